@@ -46,7 +46,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
     raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, schemas))}")
 
 
-def schema_to_json(schema: OperatorSchema) -> dict[str, Any]:
+def convert_schema(schema: OperatorSchema) -> dict[str, Any]:
     """Return an operator version as values for JSON: ``operator``, such as ``"Split-18"``, and its fields."""
     return {
         "operator": str(schema),

@@ -153,7 +153,7 @@ def command(
             "evaluated": who,
             "splits": [_split_to_json(split) for split in splits],
             "splits_unlisted": made.unlisted,
-            "outputs": _outputs_to_json(described, outputs),
+            "outputs": _convert_outputs(described, outputs),
         } | times.as_dict()
         print_json(report)
         return
@@ -176,7 +176,7 @@ def _split_to_json(split: Split) -> dict[str, Any]:
     return site | select_json_values(split.where, "node", "graph") | by | made
 
 
-def _outputs_to_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
+def _convert_outputs(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
     from splitops.cli._outputs import compute_statistics
 
     for item in described:

@@ -30,9 +30,9 @@ def command(targets: tuple[Target, ...], as_json: bool) -> None:
       splitops targets onnxruntime==1.28
       splitops targets npu.toml
     """
-    from splitops.models.check.targets import load_targets, names
+    from splitops.models.check.targets import list_target_names, load_targets
 
-    found = targets or load_targets(names())
+    found = targets or load_targets(list_target_names())
     if as_json:
         print_json([_to_json(one) for one in found])
     elif targets:

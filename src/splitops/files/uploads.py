@@ -234,7 +234,7 @@ def _open_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _TargetContent:
-    """The contents of a target, found by window, and the checksums of what was sent so far."""
+    """Finds the contents of a target by window, and keeps the checksums of the bytes sent so far."""
 
     def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target

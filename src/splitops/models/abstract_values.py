@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 from splitops.spec.sizes.ranges import hull
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import join_shapes
@@ -224,20 +224,20 @@ def _meet_dims(found: Dim, stated: Dim) -> Dim:
     hi = found.hi if stated.hi is None else stated.hi if found.hi is None else min(found.hi, stated.hi)
     if hi is not None and hi < lo:
         return found
-    return dimension(lo, hi, found.name or stated.name)
+    return make_dim(lo, hi, found.name or stated.name)
 
 
-def with_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
+def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
     """Replace the symbols in shapes that have a size in ``sizes``.
 
     Examples:
-        >>> str(with_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
+        >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
         '?[3, M]'
     """
     if not sizes:
         return known
     if isinstance(known, AbstractSequence):
-        element = with_sizes(known.element, sizes)
+        element = substitute_sizes(known.element, sizes)
         assert isinstance(element, AbstractTensor)
         length, total = _with_sizes((known.length, known.total), sizes)
         return replace(known, element=element, length=length, total=total)

@@ -168,7 +168,9 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
         tensor, rule = tensors[index], chosen[index]
         kind = TensorKind(tensor, rule, None, texts[index], counts[rule.number])
         try:
-            axis_sharding = None if rule.number in placing else _axis_sharding(rule, tensor.shape, names)
+            axis_sharding = (
+                None if rule.number in placing else _parse_axis_sharding(rule, tensor.shape, names)
+            )
         except SplitError as error:
             raise PlanError(kind.add_context(error.message)) from error
         kinds.append(replace(kind, axis_sharding=axis_sharding))
@@ -195,7 +197,7 @@ def _assign(named: int | str, text: str | None, count: int, ranks: int) -> Tenso
     return assign_to_rank(number, ranks if isinstance(named, int) else count, ranks)
 
 
-def _axis_sharding(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
+def _parse_axis_sharding(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
     """Return how a rule shards a tensor with ``shape``, or None if ranks store the complete tensor."""
     says, rank = rule.fields, len(shape)
     axis, sections = says.get("axis"), None

@@ -77,13 +77,13 @@ def find_baked_splits(model: ir.Model, where: Where) -> list[tuple[SplitNode, st
     sizes = OpenSizes.from_model(model)
     found: list[tuple[SplitNode, str]] = []
 
-    def on_site(split_node: SplitNode) -> None:
+    def add_if_baked(split_node: SplitNode) -> None:
         text = sizes.describe_baked(split_node)
         if text is not None:
             found.append((split_node, text))
 
     # Forward inference: a size that one split implies must not hide the baked lengths of the next.
-    ForwardInterpreter(model, where, on_site, given=sizes.given).run()
+    ForwardInterpreter(model, where, add_if_baked, given=sizes.given).run()
     return found
 
 

@@ -61,7 +61,7 @@ def check(
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
-            ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
+            ``OpenVINOModel``, or the text or file of a single OpenVINO ``<layer>``.
         runtimes: one or several targets of the model: a runtime such as ``"onnxruntime"``, a release such
             as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with your own limits, or a
             :class:`~splitops.models.check.Target`. A split that certainly meets one of their limits is an
@@ -121,7 +121,7 @@ class Walked(NamedTuple):
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model for a check: sizes that its splits imply count as known."""
+    """Infer a model and collect its splits. Sizes that a split implies for its data are substituted."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
@@ -133,7 +133,7 @@ def examine_nodes(
     targets: Sequence[Target],
     context: ModelContext | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with a model, as it was read or rewritten, in its context if that is known."""
+    """Return the findings of an inferred model. ``context`` is collected from the model if it is None."""
     surroundings, asked = context or ModelContext.from_model(model), select_targets(targets)
     found: list[Finding] = []
     rules = _keep_common_fixes(
@@ -235,7 +235,7 @@ def find_limits(
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
         for limit in target.select_limits(split_node.schema):
-            if (certainty := limit.met(split)) is not Certainty.NO:
+            if (certainty := limit.evaluate(split)) is not Certainty.NO:
                 yield limit, certainty
 
 
@@ -330,7 +330,7 @@ class Contradiction(NamedTuple):
 
 
 def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return the find_contradiction between the declared and the inferred value, or None if they agree."""
+    """Return the contradiction between the declared and the inferred value, or None if they agree."""
     before, after = found.declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence

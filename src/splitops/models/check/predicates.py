@@ -21,13 +21,13 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, nearest, shown
-from splitops.models.formats.openvino.nodes import LayerNode, layer_of
-from splitops.models.formats.walk import canonical, has_layers
+from splitops.models.formats.openvino.nodes import LayerNode, get_layer
+from splitops.models.formats.walk import canonicalise, has_layers
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import SourceKind
-from splitops.spec.sizes.arithmetic import Division, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import bound_part, hull
 from splitops.spec.sizes.rules import SizeRule
@@ -67,8 +67,8 @@ def _find_order(node: ir.Node) -> tuple[int, ...] | None:
     """Return the order of a Transpose: empty if it reverses the axes, None if it is dynamic."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
-        constant = None if maker is None else layer_of(maker).constant
-        return None if constant is None else tuple(constant.array(node.layer.where).reshape(-1).tolist())
+        constant = None if maker is None else get_layer(maker).constant
+        return None if constant is None else tuple(constant.read_array(node.layer.where).reshape(-1).tolist())
     order = node.attributes.get("perm")
     return () if order is None or order.is_ref() else tuple(order.value)
 
@@ -139,9 +139,10 @@ class SplitPredicates:
         """Yield the nodes of an operator in the same graph whose first input is the output ``index``."""
         node = self._site.node
         for use in () if node is None else node.outputs[index].uses():
-            beside = use.node.graph is node.graph and canonical(use.node.domain) == canonical(node.domain)
-            if beside and use.idx == 0 and use.node.op_type == operator:
-                yield use.node
+            reader = use.node
+            same_domain = canonicalise(reader.domain) == canonicalise(node.domain)
+            if reader.graph is node.graph and same_domain and use.idx == 0 and reader.op_type == operator:
+                yield reader
 
     # The operator and its data
 
@@ -339,7 +340,7 @@ class SplitPredicates:
             case SizeRule.CHUNK if isinstance(size, int):
                 return size > division.chunk and size % division.chunk != 0
             case SizeRule.REMAINDER if isinstance(size, int):
-                return len(set(part_sizes(division, size, len(division.lengths)))) > 1
+                return len(set(compute_part_sizes(division, size, len(division.lengths)))) > 1
             case SizeRule.CEIL if isinstance(size, int):
                 # Later parts are never larger, so two of any number of parts decide.
                 return self._last != bound_part(division, size, 0)
@@ -645,11 +646,11 @@ class Predicate:
 def _make_predicate(name: str, test: Any) -> Predicate:
     """Make the predicate of a method: its text is the name, with ``N`` or ``[...]`` for the argument."""
     argument = test.__code__.co_varnames[1] if test.__code__.co_argcount > 1 else None
-    behind = {None: "", "number": " N"}.get(argument, " [...]")
+    suffix = {None: "", "number": " N"}.get(argument, " [...]")
     text = name.replace("_", " ").replace("num outputs", "num_outputs").replace("named", "named ''")
     known = frozenset(ELEMENT_TYPES) if argument == "types" else None
     meaning, opposite = (part.strip().removesuffix(".") for part in test.__doc__.split("Not:"))
-    return Predicate(f"{text}{behind}", meaning, opposite, test, known)
+    return Predicate(f"{text}{suffix}", meaning, opposite, test, known)
 
 
 _METHODS: Final = {name: one for name, one in vars(SplitPredicates).items() if isinstance(one, FunctionType)}
@@ -702,10 +703,10 @@ class Condition:
         clause = re.sub(r"\bN (\w+)s\b", rf"{number} \1{'' if number == 1 else 's'}", clause)
         return re.sub(r"\bN\b", str(number), clause)
 
-    def met(self, split: SplitPredicates) -> Certainty:
+    def evaluate(self, split: SplitPredicates) -> Certainty:
         """Return whether the condition is true of a split."""
-        behind = () if self.argument is None else (self.argument,)
-        found = self.predicate.test(split, *behind)
+        arguments = () if self.argument is None else (self.argument,)
+        found = self.predicate.test(split, *arguments)
         if found is None:
             return Certainty.MAYBE
         return Certainty.YES if found is not self.negated else Certainty.NO

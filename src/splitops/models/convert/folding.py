@@ -21,11 +21,11 @@ from splitops.models.formats.openvino.model import (
     Layer,
     OpenVINOModel,
     Port,
-    anonymous,
+    remove_tensor_names,
 )
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.formats.walk import subgraphs
+from splitops.models.formats.walk import iter_subgraphs
 from splitops.models.graph.onnx import BY_CHANCE, fixed_array
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
@@ -76,7 +76,7 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         if large or len(needed) == _MAX_NODES or (one.type in _DECIDED_BY_A_RUN and constant is None):
             return None
         needed[one.id] = one
-        stack += [graph.by_id[end.layer] for end in graph.sources(one) if end.layer not in needed]
+        stack += [graph.by_id[end.layer] for end in graph.get_sources(one) if end.layer not in needed]
     if not is_installed("openvino") or any(is_split_layer(one) for one in needed.values()):
         return None
     ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
@@ -87,7 +87,7 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
     edges = [edge for edge in graph.edges if edge.target.layer in needed]
     edges += [Edge(end, Endpoint(result.id, 0)) for end, result in zip(ends, results, strict=True)]
     layers = [one for one in graph.layers if one.id in needed]
-    model = OpenVINOModel(Graph("folded", (*map(anonymous, layers), *results), tuple(edges)))
+    model = OpenVINOModel(Graph("folded", (*map(remove_tensor_names, layers), *results), tuple(edges)))
     document, weights = to_bytes(model)
     program = Program(
         document, tuple(one.name for one in results), NOWHERE, binary=np.frombuffer(weights, np.uint8)
@@ -101,7 +101,7 @@ def folded_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         kind = element_type_of(array.dtype)
         if kind is None or kind.precision != port.precision:
             return None
-        found[end] = Constant.of(array, kind)
+        found[end] = Constant.from_array(array, kind)
     return found
 
 
@@ -121,7 +121,7 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         elif node is None:
             return []
         elif node not in opened:
-            held = next(subgraphs(node), None)  # a body reads values that are no inputs of its node
+            held = next(iter_subgraphs(node), None)  # a body reads values that are no inputs of its node
             if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or held:
                 return []
             opened.add(node)

@@ -18,9 +18,9 @@ from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.formats.walk import FreshNames, make_name_stem
 from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
@@ -142,7 +142,7 @@ class ReplacementModel:
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
-        builder = OnnxOpBuilder(self.opset, names, stem(node))
+        builder = OnnxOpBuilder(self.opset, names, make_name_stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))
@@ -286,8 +286,8 @@ def _prove(model: ModelProto, opset: int) -> None:
         except onnx.checker.ValidationError as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             raise NoAdapterError(f"what onnx's converter makes is not valid: {reason[:200]}") from error
-        version = version_of(node.op_type, opset)
-        if version is None or not version.takes(*_written_types(node, types)):
+        version = find_version(node.op_type, opset)
+        if version is None or not version.can_have_types(*_written_types(node, types)):
             raise NoAdapterError(f"the result of onnx's converter, {node.op_type}, takes other types")
 
 

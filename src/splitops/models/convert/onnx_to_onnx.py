@@ -18,15 +18,22 @@ from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.schemas import since_version
-from splitops.models.formats.onnx.storage import without_weights
+from splitops.models.formats.onnx.schemas import find_since_version
+from splitops.models.formats.onnx.storage import strip_weights
 from splitops.models.formats.onnx.structure import (
-    located_graphs,
-    too_many_inlined,
+    find_inlining_problem,
+    iter_located_graphs,
 )
-from splitops.models.formats.onnx.structure import nodes_of as protos_of
+from splitops.models.formats.onnx.structure import iter_nodes as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
-from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
+from splitops.models.formats.walk import (
+    AnyGraph,
+    get_opset_imports,
+    get_unread_attributes,
+    iter_nodes,
+    iter_owners,
+    make_name_stem,
+)
 from splitops.models.graph.onnx import make_initializer
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_sequences import slice_elements
@@ -46,7 +53,7 @@ def convert_opset(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget | None, style: SplitStyle
 ) -> Conversion:
     """Convert a copy of a model to an opset; None keeps its opset and only declares the splits anew."""
-    imported, where = opset_imports(edited.graph, edited).get(""), model.where
+    imported, where = get_opset_imports(edited.graph, edited).get(""), model.where
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
     if imported is None and not edited.functions:
@@ -114,7 +121,7 @@ def _convert_graphs(
 ) -> tuple[Change, ...]:
     annotate_for(edited, where, style)
     converting = ModelConversion(edited, where, apart)
-    for _, owner in owners_of(edited):
+    for _, owner in iter_owners(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
@@ -137,12 +144,12 @@ def check_converted(model: ModelProto, where: Where, source: ModelProto | None =
 
 def _problem(model: ModelProto, *, full: bool) -> str | None:
     """Return what onnx's checker has against a model, at full with its strict inference; None: nothing."""
-    slim = without_weights(model)
+    slim = strip_weights(model)
     if full and any(map(_ends_the_process, protos_of(slim))):
         _forget_sizes(slim)
     try:
         onnx.checker.check_model(_with_ranks(slim), full_check=False)
-        if full and too_many_inlined(slim) is None:
+        if full and find_inlining_problem(slim) is None:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
         onnx.checker.ValidationError,
@@ -195,7 +202,7 @@ def _forget_sizes(model: ModelProto) -> None:
             kind.elem_type = tensor.data_type
             kind.shape.dim.extend([TensorShapeProto.Dimension()] * len(tensor.dims))
     del model.graph.initializer[:]
-    for _, graph in located_graphs(model):
+    for _, graph in iter_located_graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for size in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
                 size.Clear()
@@ -228,7 +235,7 @@ class ModelConversion:
         self.changes: list[Change] = []
         self.made: set[ir.Node] = set()
         """The splits as the target has them, and what was made for them."""
-        self._unread = unread_attributes(model)
+        self._unread = get_unread_attributes(model)
         self._apart = apart  # splits that must set their lengths
         self._mover = OpsetConverter(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
@@ -238,7 +245,7 @@ class ModelConversion:
         """Move a graph or function, with all graphs inside it, to an opset."""
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
-        nodes = [node for _, node in nodes_of(owner)]
+        nodes = [node for _, node in iter_nodes(owner)]
         self.rewrite_splits(nodes, ConversionTarget("", new), new, style)
         if old != new:
             for node in track(nodes, "convert"):
@@ -253,7 +260,7 @@ class ModelConversion:
 
         Others are rejected by a rule.
         """
-        splits = [node for _, node in nodes_of(owner) if is_split(node)]
+        splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
             try:
@@ -296,7 +303,7 @@ class ModelConversion:
                 way = get_first_way(split_node, target, style, apart=apart)
                 if target.domain and way.lengths is None:
                     _check_stated(split_node, way)
-                builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
+                builder = OnnxOpBuilder(opset, self.editor.names, make_name_stem(node))
                 write(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
@@ -307,7 +314,9 @@ class ModelConversion:
 
     def _settle_constants(self, owner: AnyGraph) -> None:
         """Make initializers of the Constant nodes that the first version of Constant cannot state."""
-        for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
+        for node in [
+            node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
+        ]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
             if tensor is None or tensor.dtype in _FLOATING:
                 continue
@@ -320,9 +329,11 @@ class ModelConversion:
 
     def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
         """Move one node of another operator and report it where it changed."""
-        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.where(node)
+        before, where = f"{node.op_type}-{find_since_version(node.op_type, old)}", self.editor.where(node)
         try:
-            if node in self._unread and since_version(node.op_type, old) != since_version(node.op_type, new):
+            if node in self._unread and find_since_version(node.op_type, old) != find_since_version(
+                node.op_type, new
+            ):
                 name = self._unread[node][0].name
                 raise ModelError(
                     f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where
@@ -332,7 +343,7 @@ class ModelConversion:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
         if became is not None:
-            versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
+            versions = ", ".join(f"{name}-{find_since_version(name, new)}" for name in became)
             status = Status.CONVERTED if len(became) == 1 else Status.REWRITTEN
             self.changes.append(Change(where, status, before, versions))
 

@@ -23,10 +23,10 @@ from splitops.models.engines import is_installed
 from splitops.models.engines.openvino import replace_empty_constants
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.onnx.structure import too_many_inlined
+from splitops.models.formats.onnx.structure import find_inlining_problem
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
-from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
+from splitops.models.formats.walk import FreshNames, get_opset_imports, iter_nodes, make_name_stem
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
@@ -48,18 +48,18 @@ def convert_onnx(
     """Convert a copy of an ONNX model to OpenVINO."""
     where = model.where
     if edited.functions:
-        reason = too_many_inlined(model.proto)
+        reason = find_inlining_problem(model.proto)
         if reason is not None:
             raise ModelError(reason, where)
         model = replace(CheckedModel.read(onnx.inliner.inline_local_functions(model.proto)), where=where)
         edited = model.copy()
-    opset = opset_imports(edited.graph, edited).get("", 1)
+    opset = get_opset_imports(edited.graph, edited).get("", 1)
     annotate_for(edited, where, style)
     if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
         style = SplitStyle.SAME  # a number of parts would be fused again
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
+    converting.rewrite_splits([node for _, node in iter_nodes(edited.graph)], target, opset, style)
     _state_flattening(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
@@ -86,14 +86,16 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
 
 def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
-    for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
+    for node in [
+        node for _, node in iter_nodes(model.graph) if node.op_type == "Flatten" and not node.domain
+    ]:
         data, declared = node.inputs[0], node.attributes.get("axis")
         shape = None if data is None else shape_of(data)
         axis = 1 if declared is None else declared.as_int()
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
-        builder = OnnxOpBuilder(opset, names, stem(node))
+        builder = OnnxOpBuilder(opset, names, make_name_stem(node))
         sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
         inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
         rows = builder.op("Reshape", inputs, attributes)

@@ -7,7 +7,7 @@ from typing import Final
 
 from onnx import AttributeProto, NodeProto, helper
 
-from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, version_of
+from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, find_version
 
 
 def unchanged(
@@ -18,7 +18,7 @@ def unchanged(
     new: int,
 ) -> bool:
     """Return whether a node, with types as schemas write them, says the same at both opsets."""
-    before, after = version_of(node.op_type, old), version_of(node.op_type, new)
+    before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if before is None or after is None:
         return False
     if before.since == after.since:
@@ -26,7 +26,7 @@ def unchanged(
     older, newer = sorted((before, after), key=lambda version: version.since)
     if after.deprecated or _means_otherwise(node, older.since, newer.since):
         return False
-    return _attributes_agree(node, before, after, older, newer) and after.takes(inputs, outputs)
+    return _attributes_agree(node, before, after, older, newer) and after.can_have_types(inputs, outputs)
 
 
 def _attributes_agree(
@@ -60,7 +60,7 @@ def _is_default(stated: AttributeProto, attribute: SchemaAttribute) -> bool:
 
 def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
     """Leave out stated defaults of attributes that the version at the target does not have."""
-    before, after = version_of(node.op_type, opset), version_of(node.op_type, target)
+    before, after = find_version(node.op_type, opset), find_version(node.op_type, target)
     if before is None or after is None:
         return
     kept = [

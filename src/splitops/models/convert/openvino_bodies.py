@@ -17,7 +17,7 @@ from splitops.models.abstract_values import AbstractTensor, may_be
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.formats.openvino.nodes import LayerNode
-from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
+from splitops.models.formats.openvino.port_maps import PortMap, Slicing, normalise_axis, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, shape_like
 from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, rank_of, require
@@ -224,8 +224,8 @@ class _Loop:
 
     def _known_count(self, value: ir.Value, slicing: Slicing) -> int | None:
         shape = _tensor(value).shape
-        size = None if shape is None else shape[axis_of(slicing.axis, len(shape), self.where)]
-        return slicing.parts(size, self.where) if isinstance(size, int) else None
+        size = None if shape is None else shape[normalise_axis(slicing.axis, len(shape), self.where)]
+        return slicing.count_parts(size, self.where) if isinstance(size, int) else None
 
     def _count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the number of parts of a value, of shape [1]."""
@@ -242,7 +242,7 @@ class _Loop:
     def _axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return axis_of(slicing.axis, rank_of(self.builder, self.layer, value), self.where)
+        return normalise_axis(slicing.axis, rank_of(self.builder, self.layer, value), self.where)
 
     def _part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
@@ -271,10 +271,10 @@ class _Loop:
 
     def _counter(self, builder: LayerOpBuilder, parameter: Layer) -> ir.Value:
         """Return the number of the iteration as a Parameter takes it."""
-        kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
+        kind, shape = parameter.read_element_type(self.where), parameter.read_shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
-                f"current_iteration is {kind} of shape {parameter.attribute('shape')!r}", self.where
+                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}", self.where
             )
         value = builder.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
@@ -284,8 +284,8 @@ class _Loop:
     def _carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
         """Return what is known of what a Parameter takes in all iterations."""
         first = _tensor(initial)
-        kind = first.type if parameter.takes_any_type else parameter.element_type(self.where)
-        found = AbstractTensor(kind, parameter.shape(self.where))
+        kind = first.type if parameter.has_dynamic_type else parameter.read_element_type(self.where)
+        found = AbstractTensor(kind, parameter.read_shape(self.where))
         if kind is not first.type or not may_be(first.shape, found.shape):
             raise ModelError(f"{parameter} takes {found}, but the first value is {first}", self.where)
         return found

@@ -29,21 +29,32 @@ from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.onnx.graphs import min_ir_version
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.graphs import compute_min_ir_version
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
     Graph,
     Layer,
     OpenVINOModel,
-    input_names,
-    output_names,
+    make_input_names,
+    make_output_names,
 )
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, source_of, to_nodes
+from splitops.models.formats.openvino.nodes import (
+    DOMAIN,
+    LayerNode,
+    get_layer,
+    get_port,
+    get_source,
+    to_nodes,
+)
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
-from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
-from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
+from splitops.models.formats.openvino.splits import (
+    get_family_schema,
+    parse_operation_set,
+    read_split_attributes,
+)
+from splitops.models.formats.walk import FreshNames, iter_all_graphs, iter_subgraphs, make_name_stem
 from splitops.models.graph.onnx import (
     annotate,
     attributes_of,
@@ -71,7 +82,7 @@ EVALUATOR_OPSET: Final = 21
 
 def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
-    model, nodes, where = source_of(source.nodes), source.nodes, source.where
+    model, nodes, where = get_source(source.nodes), source.nodes, source.where
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can be converted to 'onnx:' with an opset alone", where)
     apart: frozenset[ir.Node] = frozenset()
@@ -130,7 +141,7 @@ class _Writer:
         assert target.opset is not None
         self.read = read
         """The nodes of the source."""
-        pairs = zip(source.graphs(), all_graphs(read), strict=True)
+        pairs = zip(source.iter_graphs(), iter_all_graphs(read), strict=True)
         self.read_graphs = {
             id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
         }
@@ -157,7 +168,7 @@ class _Writer:
 
     def proto(self) -> ModelProto:
         """Return the ONNX model."""
-        self.model.ir_version = max(self.model.ir_version, min_ir_version(self.model))
+        self.model.ir_version = max(self.model.ir_version, compute_min_ir_version(self.model))
         return ir.serde.to_proto(self.model)
 
     def read_of(self, sites: frozenset[SplitKey]) -> frozenset[ir.Node]:
@@ -166,14 +177,14 @@ class _Writer:
 
     def write(self, source: OpenVINOModel, where: Where) -> None:
         """Write every layer that an output or the interface needs, in topological order."""
-        inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
-        outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
+        inputs = dict(zip((layer.id for layer in source.inputs), make_input_names(source), strict=True))
+        outputs = dict(zip((layer.id for layer in source.outputs), make_output_names(source), strict=True))
         if self.for_evaluator:  # names of inputs may repeat
             inputs = {id_: f"input{at}" for at, id_ in enumerate(inputs)}
             outputs = {id_: f"output{at}" for at, id_ in enumerate(outputs)}
         # The names of the interface come first, whatever the layers in between are called.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
-            self.names.fresh(name)
+            self.names.make_name(name)
         self.scope(self.model.graph, where).write(source.graph, {}, inputs, outputs)
         RemoveUnusedNodesPass()(self.model)  # what only was read to write other nodes, too
         for graph in self.model.graphs():
@@ -239,7 +250,7 @@ class _GraphWriter:
         read = self.writer.read_graphs[id(source)]
         told: dict[ir.Value, AbstractValue] = {}
         for node in read:
-            found = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
+            found = get_abstract_value(given[get_layer(node).id]) if get_layer(node).id in given else None
             if isinstance(found, AbstractTensor):
                 told[node.outputs[0]] = found
         self.known = (
@@ -262,7 +273,7 @@ class _GraphWriter:
                     (value,) = self._sources(node)
                     results[layer.id] = self._result(value, outputs[layer.id]) if outputs else value
                 elif layer.constant is not None:
-                    kind, array = layer.constant.element_type, layer.constant.array(where)
+                    kind, array = layer.constant.element_type, layer.constant.read_array(where)
                     self._const(node.outputs[0], kind, array, where)
                 elif is_split(node):
                     self._split(node, where)
@@ -277,15 +288,15 @@ class _GraphWriter:
         """Report a layer, and give it outputs that nothing makes, so that what follows is reported too."""
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in node.outputs:
-            self.values[port] = ir.Value(name=self.names.fresh("rejected"))
+            self.values[port] = ir.Value(name=self.names.make_name("rejected"))
             annotate(self.values[port], self.known.get(port))
 
     # Parameter, Const, Result
 
     def _parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
-        any_type = self.writer.for_evaluator and layer.takes_any_type
-        kind = None if any_type else layer.element_type(where)
-        return self.input(name, AbstractTensor(kind, layer.shape(where)), where)
+        any_type = self.writer.for_evaluator and layer.has_dynamic_type
+        kind = None if any_type else layer.read_element_type(where)
+        return self.input(name, AbstractTensor(kind, layer.read_shape(where)), where)
 
     def input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
         """Add an input to the graph; the names of a model's own are taken already."""
@@ -324,7 +335,7 @@ class _GraphWriter:
             tensor: Any = ir.StringTensor(texts, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        self.values[port] = initializer(self.graph, tensor, self.names.fresh(port.name or ""))
+        self.values[port] = initializer(self.graph, tensor, self.names.make_name(port.name or ""))
         if element_type.onnx_number is None:
             annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
@@ -334,7 +345,7 @@ class _GraphWriter:
         if value.producer() is None or value in self.named:
             output = ir.Value(name=name)
             annotate(output, get_abstract_value(value))
-            node_name = self.names.fresh(f"{name}/Identity")
+            node_name = self.names.make_name(f"{name}/Identity")
             self.graph.append(ir.Node("", "Identity", [value], outputs=[output], name=node_name))
             value = output
         self.named.add(value)
@@ -375,9 +386,9 @@ class _GraphWriter:
                 split_node, self.writer.target, self.writer.style, apart=read in self.writer.apart
             )
             outputs = [self._new_value(port) for port in read.outputs]
-            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
+            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.make_name(read.name or ""))
             self.graph.append(node)
-            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
+            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, make_name_stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -392,14 +403,16 @@ class _GraphWriter:
         layer, sources = read.layer, self._sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
-            attributes["destination_type"] = layer.attribute("destination_type") or ""
+            attributes["destination_type"] = layer.get_attribute("destination_type") or ""
             kind = type_of(sources[0])
             if kind is not None and kind.storage:  # arrays of its codes do not tell it
                 attributes["source_type"] = kind.openvino or ""
         elif layer.type == "Reshape":
-            attributes["special_zero"] = int(layer.boolean("special_zero", default=False))
+            attributes["special_zero"] = int(layer.read_boolean("special_zero", default=False))
         elif is_split(read):
-            attributes |= split_attributes(layer, family_schema(layer.type, layer.version, where), where)
+            attributes |= read_split_attributes(
+                layer, get_family_schema(layer.type, layer.version, where), where
+            )
         outputs = [self._new_value(port) for port in read.outputs]
         node = ir.Node(
             DOMAIN,
@@ -407,7 +420,7 @@ class _GraphWriter:
             sources,
             attributes_of(attributes),
             outputs=outputs,
-            name=self.names.fresh(layer.name),
+            name=self.names.make_name(layer.name),
             doc_string=json.dumps([where.graph, layer.name]),
         )
         self.graph.append(node)
@@ -421,12 +434,12 @@ class _GraphWriter:
             array = folded_array(value, self.opset, where)
             if array is None:
                 return value
-            name = self.names.fresh(value.name or "folded")
+            name = self.names.make_name(value.name or "folded")
             self.folded[value] = initializer(self.graph, ir.Tensor(array), name)
         return self.folded[value]
 
     def _new_value(self, port: ir.Value) -> ir.Value:
-        value = ir.Value(name=self.names.fresh(port.name or ""))
+        value = ir.Value(name=self.names.make_name(port.name or ""))
         annotate(value, self.known.get(port))
         return value
 
@@ -438,7 +451,10 @@ class _GraphWriter:
             self._keep(node, where)
             return
         try:
-            if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
+            if (
+                layer.type in BODIES_SINCE
+                and (parse_operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]
+            ):
                 made = write_bodies(node, self._sources(node), self, where)
             else:
                 made = self._by_row(node, where)
@@ -447,9 +463,9 @@ class _GraphWriter:
             if constants is None:
                 raise
             for port in node.outputs:
-                constant = constants.get(Endpoint(layer.id, port_of(port).id))
+                constant = constants.get(Endpoint(layer.id, get_port(port).id))
                 if constant is not None:
-                    self._const(port, constant.element_type, constant.array(where), where)
+                    self._const(port, constant.element_type, constant.read_array(where), where)
             return
         for port, value in zip(node.outputs, made, strict=True):
             if value is None:
@@ -485,7 +501,7 @@ class _GraphWriter:
         for port, value in zip(node.outputs, made, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))
-                value.name = self.names.fresh(port.name or "")
+                value.name = self.names.make_name(port.name or "")
         return self.place(builder, made, where)
 
     # What layers with bodies need
@@ -512,7 +528,7 @@ class _GraphWriter:
         for node in builder.nodes:
             self.graph.append(node)
         for node in nodes:
-            if next(subgraphs(node), None) is None:
+            if next(iter_subgraphs(node), None) is None:
                 self.writer.mover.convert_node(node, builder.opset, self.opset, where)
             else:
                 self._check_types(node, where)
@@ -526,7 +542,7 @@ class _GraphWriter:
 
     def _check_types(self, node: ir.Node, where: Where) -> None:
         """Reject a node with graphs whose values are of types that it does not take at the target."""
-        version = version_of(node.op_type, self.opset)
+        version = find_version(node.op_type, self.opset)
         inputs, outputs = (
             [
                 None if value is None or (kind := type_of(value)) is None else kind.onnx_tensor
@@ -534,7 +550,7 @@ class _GraphWriter:
             ]
             for values in (node.inputs, node.outputs)
         )
-        if version is None or not version.takes(inputs, outputs):
+        if version is None or not version.can_have_types(inputs, outputs):
             raise ModelError(f"{node.op_type} of opset {self.opset} takes no value of these types", where)
 
 
@@ -542,14 +558,14 @@ def _is_kept(layer: Layer) -> bool:
     """Return whether the evaluator runs a layer as it is: ONNX rejects or rounds what OpenVINO does not."""
     if layer.type in ("Convert", "Reshape"):
         return True
-    return layer.type == "Gather" and layer.attribute("batch_dims") in (None, "0")
+    return layer.type == "Gather" and layer.get_attribute("batch_dims") in (None, "0")
 
 
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
     """Check that a Parameter of a body gets a value of its element type."""
     kind = type_of(value)
-    if kind is not None and not parameter.takes_any_type and kind is not parameter.element_type(where):
-        takes = parameter.attribute("element_type")
+    if kind is not None and not parameter.has_dynamic_type and kind is not parameter.read_element_type(where):
+        takes = parameter.get_attribute("element_type")
         raise ModelError(f"the body takes {takes}, but gets {kind}", where)
 
 

@@ -18,8 +18,8 @@ from splitops.errors import ModelError, Where
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
-from splitops.models.formats.onnx.schemas import since_version, version_of
-from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.formats.onnx.schemas import find_since_version, find_version
+from splitops.models.formats.walk import FreshNames, make_name_stem
 from splitops.models.graph.onnx import constant_array, get_abstract_value, shape_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.dims import Range
@@ -53,13 +53,13 @@ class OpsetConverter:
 
     def convert_node(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
         """Move one node to another opset, and return the operators that it became; None where it stays."""
-        before = since_version(node.op_type, old)
+        before = find_since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)
         try:
             return self._convert_version(node, old, new, _MAX_BODIES)
         except NoAdapterError as error:
-            after = since_version(node.op_type, new)
+            after = find_since_version(node.op_type, new)
             version = (
                 f"opset {new} has no {node.op_type}"
                 if after is None
@@ -70,7 +70,7 @@ class OpsetConverter:
             ) from error
 
     def _convert_version(self, node: ir.Node, old: int, new: int, bodies: int) -> Sequence[str] | None:
-        before, after = since_version(node.op_type, old), since_version(node.op_type, new)
+        before, after = find_since_version(node.op_type, old), find_since_version(node.op_type, new)
         assert before is not None  # move has asked, and a body has what its opset has
         if before == after:
             return None
@@ -82,7 +82,7 @@ class OpsetConverter:
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
         if _reduces_nothing(node, new):
-            builder = OnnxOpBuilder(new, self._names, stem(node))
+            builder = OnnxOpBuilder(new, self._names, make_name_stem(node))
             builder.replace(node, [builder.op("Identity", [node.inputs[0]])])
             return ["Identity"]
         _state_defaults(node, old, new)
@@ -135,7 +135,7 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
 
     It does not where no size of the result is a 0 that would be copied instead.
     """
-    version = version_of(node.op_type, opset)
+    version = find_version(node.op_type, opset)
     if node.op_type != "Reshape" or version is None or "allowzero" in version.attributes:
         return False
     stated = node.attributes.get("allowzero")
@@ -158,7 +158,7 @@ _OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"
 
 def _reduces_nothing(node: ir.Node, opset: int) -> bool:
     """Leave noop_with_empty_axes out where it says nothing; return whether it makes the node an Identity."""
-    stated, version = node.attributes.get("noop_with_empty_axes"), version_of(node.op_type, opset)
+    stated, version = node.attributes.get("noop_with_empty_axes"), find_version(node.op_type, opset)
     if stated is None or stated.is_ref() or not stated.as_int():
         return False
     if version is None or "noop_with_empty_axes" in version.attributes:
@@ -188,7 +188,7 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
 
 def _state_defaults(node: ir.Node, old: int, new: int) -> None:
     """State the numbers that a node leaves to a default which is another one at the other opset."""
-    before, after = version_of(node.op_type, old), version_of(node.op_type, new)
+    before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
         return
     if 1 not in (before.since, after.since):
@@ -200,7 +200,7 @@ def _state_defaults(node: ir.Node, old: int, new: int) -> None:
 
 
 def _drop_new_attributes(node: ir.Node, opset: int) -> None:
-    version = version_of(node.op_type, opset)
+    version = find_version(node.op_type, opset)
     assert version is not None
     for name in [name for name in node.attributes if name not in version.attributes]:
         del node.attributes[name]
@@ -240,7 +240,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
-    builder = OnnxOpBuilder(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, make_name_stem(node))
     shape = builder.op("Shape", [node.inputs[0]])
     builder.replace(node, [builder.part(shape, 0, begin, end)])
     return ["Shape", "Slice"]
@@ -259,7 +259,7 @@ def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] 
         return [node.op_type]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
-    builder = OnnxOpBuilder(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, make_name_stem(node))
     turned = builder.op("Transpose", [data], {"perm": order})
     made = builder.op(node.op_type, [turned], {"axis": last})
     builder.replace(node, [builder.op("Transpose", [made], {"perm": order})])

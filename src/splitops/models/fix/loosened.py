@@ -14,10 +14,10 @@ from splitops.models.formats.openvino.nodes import LayerNode, set_layer
 from splitops.models.formats.walk import (
     AnyGraph,
     FunctionKey,
-    function_key,
-    functions_of,
-    owners_of,
-    subgraphs,
+    index_functions,
+    iter_owners,
+    iter_subgraphs,
+    make_function_key,
 )
 from splitops.models.graph.onnx import annotate, declared
 from splitops.models.infer.interpreter import ForwardInterpreter
@@ -29,12 +29,12 @@ _LOOSENED: Final = "splitops.loosened"
 
 def loosen_after(model: ir.Model, node: ir.Node) -> None:
     """Reduce the declared shapes of all values that depend on a split to their rank: sizes may differ now."""
-    functions = functions_of(model)
+    functions = index_functions(model)
     behind: set[ir.Value] = set(node.outputs)
     count = 0
     while len(behind) > count:  # repeat until nothing is added: a loop reads its own outputs
         count = len(behind)
-        for _, owner in owners_of(model):
+        for _, owner in iter_owners(model):
             _spread(owner, behind, functions)
     for value in behind:
         _loosen(value)
@@ -45,11 +45,11 @@ def _spread(graph: AnyGraph, behind: set[ir.Value], functions: Mapping[FunctionK
     found = False
     for node in graph:
         reached = any(value in behind for value in node.inputs)
-        function = functions.get(function_key(node)) if functions else None
+        function = functions.get(make_function_key(node)) if functions else None
         if function is not None:
             behind.update(function.inputs if reached else ())
             reached |= any(value in behind for value in function.outputs)
-        for _, inner in subgraphs(node) if node.attributes.data else ():
+        for _, inner in iter_subgraphs(node) if node.attributes.data else ():
             behind.update(inner.inputs if reached else ())
             behind.update(_list_parameters(inner) if reached else ())
             reached |= _spread(inner, behind, functions)

@@ -495,7 +495,7 @@ class Editor(ABC):
         """Take the name of a value that nobody will read away from it; its node may stay."""
         name = value.name
         if name:
-            value.name = self.names.fresh(f"{name}_unused")
+            value.name = self.names.make_name(f"{name}_unused")
         return name
 
     def _enqueue_consumers(self, reader: ir.Node) -> None:

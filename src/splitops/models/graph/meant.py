@@ -16,7 +16,7 @@ from splitops.models.split_nodes.ways import Kind, Way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import SourceKind, TypeConstraint, ValueSource
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
@@ -115,7 +115,7 @@ def _numbers(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] |
     value = split_node.node.inputs[index]
     maker = value.producer()
     if type(maker) is LayerNode and maker.layer.constant is not None:
-        array: Any = maker.layer.constant.array(maker.layer.where)
+        array: Any = maker.layer.constant.read_array(maker.layer.where)
     else:
         array = fixed_array(value)
     return None if array is None else tuple(array.reshape(-1).tolist())
@@ -141,8 +141,8 @@ def _lists(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ..
     if outputs == 1 and number == size:
         yield (size,)
     for division in (Division(SizeRule.CHUNK, chunk=int(number)), Division(SizeRule.CEIL, count=int(number))):
-        if part_count(division, size) == outputs:
-            yield part_sizes(division, size, outputs)
+        if count_parts(division, size) == outputs:
+            yield compute_part_sizes(division, size, outputs)
 
 
 @cache

@@ -11,11 +11,11 @@ import onnx_ir as ir
 from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, meet, to_fact
 from splitops.models.formats.onnx.graphs import TYPE
-from splitops.models.formats.onnx.tensors import is_marked, tensor_array
+from splitops.models.formats.onnx.tensors import is_marked, read_tensor
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.formats.openvino.nodes import LayerNode, PortValue
 from splitops.models.formats.walk import (
-    canonical,
+    canonicalise,
 )
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
@@ -66,7 +66,7 @@ def get_abstract_value(value: ir.Value) -> AbstractValue:
 def declared(value: ir.Value) -> AbstractValue:
     """Return what a model declares of a value."""
     if type(value) is PortValue:
-        return value.port.declared
+        return value.port.declared_tensor
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
@@ -116,7 +116,7 @@ def is_constant(value: ir.Value | None) -> bool:
         return value.is_initializer()
     if type(producer) is LayerNode:
         return producer.op_type == "Const"
-    return producer.op_type == "Constant" and canonical(producer.domain) == ""
+    return producer.op_type == "Constant" and canonicalise(producer.domain) == ""
 
 
 def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
@@ -134,7 +134,7 @@ def constant_array(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArra
         return None
     if isinstance(tensor, ir.ExternalTensor):
         outside = ir.serde.serialize_tensor(tensor)
-        return tensor_array(outside, NOWHERE) if is_marked(outside) else None
+        return read_tensor(outside, NOWHERE) if is_marked(outside) else None
     return tensor.numpy()
 
 

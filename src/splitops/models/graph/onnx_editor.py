@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.walk import (
-    INITIALIZERS_OF_THEIR_OWN,
-    graphs_of,
+    MIN_IR_VERSION_OF_CONSTANTS,
+    get_opset_imports,
     has_defaults,
-    opset_imports,
-    owners_of,
-    stem,
+    iter_graphs,
+    iter_owners,
+    make_name_stem,
 )
 from splitops.models.graph.editor import (
     Editor,
@@ -58,11 +58,11 @@ def is_operator(node: ir.Node, *names: str) -> bool:
 
 def _is_formed(node: ir.Node, opset: int) -> bool:
     """Return whether a node has the inputs, outputs and attributes that its operator may have."""
-    version = version_of(node.op_type, opset)
-    if version is None or not version.inputs.has(len(node.inputs)):
+    version = find_version(node.op_type, opset)
+    if version is None or not version.inputs.can_have(len(node.inputs)):
         return False
     kinds = {name: attribute.kind for name, attribute in version.attributes.items()}
-    return version.outputs.has(len(node.outputs)) and all(
+    return version.outputs.can_have(len(node.outputs)) and all(
         attribute.type == kinds.get(name) for name, attribute in node.attributes.items()
     )
 
@@ -78,11 +78,13 @@ class OnnxEditor(Editor):
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[GraphScope, Any]]:
-        imported = opset_imports(self.model.graph, self.model).get("", 0)
-        for start, owner in owners_of(self.model):
-            for path, graph in graphs_of(owner, start):
+        imported = get_opset_imports(self.model.graph, self.model).get("", 0)
+        for start, owner in iter_owners(self.model):
+            for path, graph in iter_graphs(owner, start):
                 yield (
-                    GraphScope(path, opset_imports(owner).get("", imported), in_function=start is not None),
+                    GraphScope(
+                        path, get_opset_imports(owner).get("", imported), in_function=start is not None
+                    ),
                     graph,
                 )
 
@@ -162,7 +164,7 @@ class OnnxEditor(Editor):
             return None
         made = []
         for piece in pieces:
-            part = ir.Value(name=self.names.fresh(f"{value.name}_part"), const_value=piece)
+            part = ir.Value(name=self.names.make_name(f"{value.name}_part"), const_value=piece)
             part.type, part.shape = ir.TensorType(piece.dtype), ir.Shape(piece.shape)
             made.append(part)
         return made
@@ -194,7 +196,7 @@ class OnnxEditor(Editor):
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function
-        by_node = in_function or (self.model.ir_version or 0) < INITIALIZERS_OF_THEIR_OWN
+        by_node = in_function or (self.model.ir_version or 0) < MIN_IR_VERSION_OF_CONSTANTS
         key = None if array is None or not shared else (array.dtype.str, array.shape, array.tobytes())
         if key is not None and key in self._constants and not by_node:
             found = self._constants[key]
@@ -205,7 +207,7 @@ class OnnxEditor(Editor):
             made = self.constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
+        value = initializer(self.model.graph, tensor, name or self.names.make_name("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
@@ -255,7 +257,7 @@ class _OpBuilder(OnnxOpBuilder):
     """Writes nodes in front of one of a model that is being rewritten."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before), editor.names, stem(before))
+        super().__init__(editor.opset(before), editor.names, make_name_stem(before))
         self._editor = editor
         self._before = before
 

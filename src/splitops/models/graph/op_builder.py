@@ -245,7 +245,7 @@ class OnnxOpBuilder(OpBuilder):
         hint = hint or operator.lower()
         values = [ir.Value(name=self.name(hint)) for _ in range(outputs)]
         made = attributes_of(attributes or {})
-        name = self._names.fresh(f"{self._base}/{operator}")
+        name = self._names.make_name(f"{self._base}/{operator}")
         self.put(ir.Node("", operator, inputs, made, outputs=values, name=name))
         return values
 
@@ -282,7 +282,7 @@ class OnnxOpBuilder(OpBuilder):
 
     def name(self, hint: str) -> str:
         """Return a free name for a value."""
-        return self._names.fresh(f"{self._base}_{hint}")
+        return self._names.make_name(f"{self._base}_{hint}")
 
     def constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         """Add a Constant node."""

@@ -15,9 +15,9 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.builder import make_const, make_layer, make_port
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, set_layer
-from splitops.models.formats.openvino.splits import operation_set
-from splitops.models.formats.walk import AnyGraph, all_graphs
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, get_layer, get_port, set_layer
+from splitops.models.formats.openvino.splits import parse_operation_set
+from splitops.models.formats.walk import AnyGraph, iter_all_graphs
 from splitops.models.graph.editor import (
     Editor,
     GraphScope,
@@ -58,18 +58,18 @@ class OpenVINOEditor(Editor):
         super().__init__(model, where)
 
     def _graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
-        graphs = list(all_graphs(self.model))
+        graphs = list(iter_all_graphs(self.model))
         # Who reads the model knows the newest operation set of its layers, and so all that came before.
-        sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
+        sets = (parse_operation_set(get_layer(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
-            self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
+            self._next[graph] = max((get_layer(node).id for node in graph), default=-1) + 1
             yield GraphScope(path, opset), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a layer is to the rewrites; None is nothing."""
         role = _ROLES.get(node.op_type)
-        return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
+        return role if role in (Role.SPLIT, Role.SUM) or find_converter(get_layer(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split."""
@@ -77,7 +77,7 @@ class OpenVINOEditor(Editor):
 
     def attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a layer: integers where it is nothing else."""
-        text = layer_of(node).attribute(name)
+        text = get_layer(node).get_attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
         if not all(
             word.removeprefix("-").isdecimal() and word.isascii() and len(word) < 20 for word in words
@@ -87,7 +87,7 @@ class OpenVINOEditor(Editor):
 
     def spelled(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
         """Return how the operator of a layer is spelled, and its attributes."""
-        layer = layer_of(node)
+        layer = get_layer(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
 
@@ -110,18 +110,18 @@ class OpenVINOEditor(Editor):
     def content(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the value and type of a Const."""
         producer = value.producer()
-        constant = None if producer is None else layer_of(producer).constant
+        constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
             return None
         try:
-            return constant.array(self.where(producer)), constant.element_type
+            return constant.read_array(self.where(producer)), constant.element_type
         except SplitError:
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Divide a Const that one layer reads; parts that lie in one piece share its bytes."""
         producer = value.producer()
-        constant = None if producer is None else layer_of(producer).constant
+        constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
             return None
         kind, shape = constant.element_type, constant.shape
@@ -131,11 +131,11 @@ class OpenVINOEditor(Editor):
             made = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
-                array = constant.array(self.where(producer))
+                array = constant.read_array(self.where(producer))
             except SplitError:
                 return None
-            made = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
-        layer = layer_of(producer)
+            made = [Constant.from_array(piece, kind) for piece in split_array(array, axis, sizes)]
+        layer = get_layer(producer)
         return [
             self._const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
             for index, part in enumerate(made)
@@ -164,24 +164,24 @@ class OpenVINOEditor(Editor):
         """Return a new constant for the place of a value, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self.constant(array, element_type, name or "", before, port_of(old).names)
+        return self.constant(array, element_type, name or "", before, get_port(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
         """Put new values in the places of others; their layers have the ports that they take over."""
         super().transfer_values(values)
         taken: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():
-            taken.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
+            taken.setdefault(new.producer(), {})[get_port(new).id] = get_port(old)
         for made, ports in taken.items():
             assert made is not None
-            layer = layer_of(made)
+            layer = get_layer(made)
             own = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
             set_layer(made, replace(layer, outputs=own))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Let a layer in the place of another one have its name and runtime information."""
-        old = layer_of(node)
-        set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
+        old = get_layer(node)
+        set_layer(made, replace(get_layer(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
     def next_id(self, graph: AnyGraph | None) -> int:
@@ -205,7 +205,7 @@ class OpenVINOEditor(Editor):
         names: tuple[str, ...] = (),
     ) -> ir.Value:
         """Add a Const of a name, with tensor names, in front of another layer."""
-        node = self._const(Constant.of(array, element_type), name, before.graph, names)
+        node = self._const(Constant.from_array(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
             annotate(value, AbstractTensor(element_type, array.shape, array))
@@ -248,8 +248,8 @@ class OpenVINOOpBuilder(OpBuilder):
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
         """Add a layer, whose outputs are of the element type of the first input."""
-        sources = [port_of(value) for value in inputs]
-        name = self._editor.names.fresh(f"{self._before.name}/{operator}")
+        sources = [get_port(value) for value in inputs]
+        name = self._editor.names.make_name(f"{self._before.name}/{operator}")
         empty = Layer(self._editor.next_id(self._before.graph), name, operator, version)
         layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
         node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
@@ -263,7 +263,7 @@ class OpenVINOOpBuilder(OpBuilder):
         """Note element type and shapes of the outputs of a layer, which its ports declare."""
         node = made[0].producer()
         assert node is not None
-        layer = layer_of(node)
+        layer = get_layer(node)
         precision = None if kind is None else kind.precision
         pairs = zip(layer.outputs, shapes, strict=True)
         ports = [make_port(precision or port.precision, shape) for port, shape in pairs]
@@ -284,7 +284,7 @@ class OpenVINOOpBuilder(OpBuilder):
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Add a layer like another one."""
-        layer, read = layer_of(node), [value for value in inputs if value is not None]
+        layer, read = get_layer(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add(layer.type, version, read, data, 1)
         return self.annotate_outputs(made, type_of(node.outputs[0]), shape)[0]

@@ -123,7 +123,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         'float32[N/2, 6]'
     """
     from splitops.models.formats.model import CheckedModel
-    from splitops.models.formats.openvino.nodes import output_values, source_of
+    from splitops.models.formats.openvino.nodes import get_output_values, get_source
     from splitops.models.infer import layers
     from splitops.models.infer.interpreter import ShapeInterpreter
 
@@ -148,10 +148,12 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         made: Any = checked.declare(found.by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
-        results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
+        results = zip(
+            get_source(checked.nodes).outputs, get_output_values(checked.nodes).items(), strict=True
+        )
         for layer, (name, value) in results:
             if name not in named:
-                rows.append(InferredValue(None, name, layer.inputs[0].declared, found.values[value]))
+                rows.append(InferredValue(None, name, layer.inputs[0].declared_tensor, found.values[value]))
         made = layers.with_shapes(checked.nodes, found.values)
     return InferredModel(made, tuple(rows), tuple(split_nodes))
 

@@ -18,23 +18,23 @@ from splitops.models.abstract_values import (
     Opaque,
     join,
     meet,
+    substitute_sizes,
     to_fact,
-    with_sizes,
 )
 from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, PortValue
 from splitops.models.formats.walk import (
-    all_nodes,
-    canonical,
+    canonicalise,
     extend,
-    function_key,
-    function_path,
-    functions_of,
+    get_opset_imports,
+    get_unread_attributes,
     has_defaults,
+    index_functions,
+    iter_all_nodes,
+    iter_subgraphs,
     label,
-    opset_imports,
-    subgraphs,
-    unread_attributes,
+    make_function_key,
+    make_function_path,
 )
 from splitops.models.graph.onnx import annotate, declared
 from splitops.models.graph.onnx_functions import Attributes, call_attributes, resolved, unknown_attributes
@@ -46,7 +46,7 @@ from splitops.models.infer.onnx_reading import constant, make_abstract_tensor
 from splitops.models.infer.splitting import OnSite, outputs_of, sizes_of_names, tightened
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
 from splitops.splitting.binding import Fact
 
 _MAX_DEPTH: Final = 64
@@ -81,7 +81,9 @@ class InferenceResult:
         """Return the same, with the sizes of symbols in the place of the symbols."""
         if not self.sizes:
             return self
-        return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
+        return replace(
+            self, values={value: substitute_sizes(k, self.sizes) for value, k in self.values.items()}
+        )
 
     def by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return what is known by the path of the graph and the name of each value."""
@@ -145,8 +147,8 @@ class ShapeInterpreter:
         self.on_site = on_site
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
-        self.inference = NodeInference(unread_attributes(model))
-        self.functions = functions_of(model)
+        self.inference = NodeInference(get_unread_attributes(model))
+        self.functions = index_functions(model)
         self.defaults = has_defaults(model)
         self.recording = True
         self.walked: set[str] = set()
@@ -158,13 +160,13 @@ class ShapeInterpreter:
         """Walk the main graph, then every function that it has not reached yet."""
         # Functions that call functions twice, and loops in loops, could otherwise take for ever. Once it is
         # used up, a graph is walked only where it has not been walked at all.
-        self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
-        scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
+        self.budget = 20_000 + 16 * sum(1 for _ in iter_all_nodes(self.model))
+        scope = _Frame(self.where, get_opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, self.given.get(value))
         self._graph(scope, self.model.graph)
         for function in self.functions.values():
-            if function_path(function) not in self.walked:
+            if make_function_path(function) not in self.walked:
                 self._function(
                     function, [None] * len(function.inputs), unknown_attributes(function), scope, True
                 )
@@ -212,17 +214,17 @@ class ShapeInterpreter:
     def _node(self, scope: _Frame, node: ir.Node) -> Sequence[AbstractValue]:
         if type(node) is LayerNode:
             return self._layer(scope, node)
-        domain = canonical(node.domain)
+        domain = canonicalise(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
-        function = self.functions.get(function_key(node)) if self.functions else None
+        function = self.functions.get(make_function_key(node)) if self.functions else None
         if function is not None:
             return _filled(self._call(scope, node, function, inputs), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
                 return _filled(rule(self, scope, node, inputs), count)
-        for step, graph in subgraphs(node) if node.attributes.data else ():
+        for step, graph in iter_subgraphs(node) if node.attributes.data else ():
             self._body(scope, step, graph, [None] * len(graph.inputs))
         return self.inference.outputs(node, resolved(node, scope.attributes), scope.opsets, inputs)
 
@@ -235,7 +237,7 @@ class ShapeInterpreter:
         inputs: list[AbstractValue] = [scope.get(value) for value in node.inputs]
         if kind in FAMILY[DOMAIN]:
             return [found or NOTHING for found in self._split(scope, node, inputs)]
-        for step, graph in subgraphs(node) if node.attributes.data else ():
+        for step, graph in iter_subgraphs(node) if node.attributes.data else ():
             self._body(scope, step, graph, ())
         return infer_layer(node.layer, _tensors(inputs))
 
@@ -332,13 +334,13 @@ class ShapeInterpreter:
         return True
 
     def _if(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        branches = [self._body(scope, step, graph, []) for step, graph in subgraphs(node)]
+        branches = [self._body(scope, step, graph, []) for step, graph in iter_subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
     def _loop(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
         step, graph = graphs[0]
@@ -365,10 +367,10 @@ class ShapeInterpreter:
         most = max(0, most)
         starts = node.inputs[1] is None or scalar(inputs[1]) == 1
         goes_on = bool(outputs) and scalar(outputs[0]) == 1
-        return most if starts and goes_on else dimension(0, most)
+        return most if starts and goes_on else make_dim(0, most)
 
     def _scan(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
             return []
@@ -397,7 +399,7 @@ class ShapeInterpreter:
 
     def _sequence_map(self, scope: _Frame, node: ir.Node, inputs: list[AbstractValue]) -> list[AbstractValue]:
         """Map what holds for every element: the body makes one element of each output."""
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
         elements = [
@@ -450,11 +452,11 @@ class ShapeInterpreter:
         caller: _Frame,
         conditional: bool,
     ) -> list[AbstractValue]:
-        path = function_path(function)
+        path = make_function_path(function)
         if not self._may_enter(path):
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
-        scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
+        scope = _Frame(where, get_opset_imports(function), None, attributes, conditional, function=True)
         for value, known in zip(function.inputs, _filled(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
         self.depth += 1

@@ -18,31 +18,31 @@ from splitops.models.abstract_values import (
     meet_shapes,
 )
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.nodes import from_nodes, layer_of, set_layer
-from splitops.models.formats.walk import all_nodes
+from splitops.models.formats.openvino.nodes import from_nodes, get_layer, set_layer
+from splitops.models.formats.walk import iter_all_nodes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_layer_spelling
 from splitops.models.split_nodes import SplitNode
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
 
 
 def get_value_before(layer: Layer, where: Where) -> AbstractTensor:
     """Return what is known of the value of a Parameter or a Const; of another layer nothing."""
     if layer.type == "Parameter":
-        kind = None if layer.takes_any_type else layer.element_type(where)
-        return AbstractTensor(kind, layer.shape(where))
+        kind = None if layer.has_dynamic_type else layer.read_element_type(where)
+        return AbstractTensor(kind, layer.read_shape(where))
     constant = layer.constant
     if constant is None:
         return AbstractTensor()
     kind, value = constant.element_type, None
     if math.prod(constant.shape) <= MAX_ELEMENTS and is_tracked(kind):
-        value = constant.array(where)
+        value = constant.read_array(where)
     return AbstractTensor(kind, constant.shape, value)
 
 
 def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
     """Return what is known of a layer's outputs from its inputs, and from what the file declares."""
-    ports = [port.declared for port in layer.outputs]
+    ports = [port.declared_tensor for port in layer.outputs]
     known = find_layer_spelling(layer.type, layer.version)
     if known is None:
         return ports
@@ -99,7 +99,7 @@ def _openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
     if isinstance(number, int) and number >= 1:
         if isinstance(size, int):
             return [size // number] * count
-        return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
+        return [make_dim(size.lo // number, None if size.hi is None else size.hi // number)] * count
     lengths = (
         split_node.facts[2].value if len(split_node.facts) > 2 and split_node.facts[2] is not None else None
     )
@@ -119,14 +119,14 @@ def with_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> Op
 
     Ports cannot state intervals; those stay in the ``shape`` of Parameter layers. Nodes have them too.
     """
-    for node in all_nodes(model):
+    for node in iter_all_nodes(model):
         declare_ports(node, values)
     return from_nodes(model)
 
 
 def declare_ports(node: ir.Node, values: Mapping[ir.Value, AbstractValue]) -> None:
     """Set the types and dimensions of the ports of a layer, as far as they are known."""
-    layer = layer_of(node)
+    layer = get_layer(node)
     inputs = tuple([_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
     outputs = tuple([_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
     if (inputs, outputs) != (layer.inputs, layer.outputs):

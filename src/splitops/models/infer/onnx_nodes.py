@@ -18,9 +18,9 @@ from splitops.models.abstract_values import (
     Value,
     meet_shapes,
 )
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
-from splitops.models.formats.walk import canonical
+from splitops.models.formats.walk import canonicalise
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import attribute_proto, node_proto
@@ -158,12 +158,12 @@ def _is_fed(known: AbstractTensor) -> bool:
 def _infer_by_onnx(
     node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
-    version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
+    version = find_version(node.op_type, opsets.get(node.domain, 0), canonicalise(node.domain))
     if version is None or version.deprecated:
         return [None] * len(node.output)
     types = _types_by_schema(version.schema, node, inputs)
     found: list[AbstractValue] = [None] * len(node.output)
-    if version.fits(node):
+    if version.is_safe_to_infer(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
             # onnx takes what is left out for 0, and the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))

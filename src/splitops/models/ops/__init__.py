@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.formats.openvino.splits import parse_operation_set
 from splitops.models.ops.arithmetic import ARITHMETIC_OF_SIZES
 from splitops.models.ops.concat import CONCAT
 from splitops.models.ops.convert import CONVERT, CONVERT_LIKE
@@ -58,7 +58,7 @@ def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | Non
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
     """Return the operator of a layer, and how its version is spelled, or None if it is not known."""
-    number = operation_set(version)
+    number = parse_operation_set(version)
     return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
 
 

@@ -24,7 +24,7 @@ from splitops.models.ops.operator import (
 from splitops.models.ops.shapes import axis_within, product, size_of
 from splitops.models.ops.writing import INT32, INT64
 from splitops.spec.elements.types import ElementType
-from splitops.spec.sizes.dims import Dim, Shape, dimension
+from splitops.spec.sizes.dims import Dim, Shape, make_dim
 
 _AXIS: Final = {"axis": Attribute(as_integer)}
 _FIRST: Final = {"axis": Attribute(as_integer, 0)}
@@ -96,7 +96,7 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
     if condition.is_complete:
         count: Dim = int(np.count_nonzero(operands.elements("condition")))
     else:
-        count = dimension(0, _smallest_bound(whole, condition.shape[0] if condition.shape else None))
+        count = make_dim(0, _smallest_bound(whole, condition.shape[0] if condition.shape else None))
 
     def take() -> Value:
         chosen = operands.elements() if axis is not None else operands.elements().reshape(-1)
@@ -115,7 +115,7 @@ def _infer_non_zero(operands: Operands) -> AbstractTensor:
     if operands.tensor().is_complete:
         found = np.array(np.nonzero(np.atleast_1d(operands.elements())), kind.numpy)
         return AbstractTensor(kind, tuple(found.shape), found)
-    return AbstractTensor(kind, (max(1, len(shape)), dimension(0, _smallest_bound(size_of(product(shape))))))
+    return AbstractTensor(kind, (max(1, len(shape)), make_dim(0, _smallest_bound(size_of(product(shape))))))
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
@@ -127,7 +127,7 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
     if elements is not None and not np.any(elements != elements):  # of NaN each one may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
     else:
-        count = dimension(min(1, whole if isinstance(whole, int) else whole.lo), _smallest_bound(whole))
+        count = make_dim(min(1, whole if isinstance(whole, int) else whole.lo), _smallest_bound(whole))
     found = (count,) if axis is None else _with_axis(shape, axis, count)
     kind, counts = operands.get("type", INT64), operands.get("count_type", INT64)
     types, shapes = (operands.type(), kind, kind, counts), (found, (count,), (whole,), (count,))

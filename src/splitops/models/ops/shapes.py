@@ -12,7 +12,7 @@ from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entr
 from splitops.models.ops.integer_math import ARITHMETIC
 from splitops.models.ops.operator import Unknown
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 
 D = TypeVar("D", int, Dim)
 
@@ -154,7 +154,7 @@ def _quotient(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
     hi = None if size.hi is None else size.hi * factor // divisor
     lo = -(-size.lo * factor // divisor)
     return (
-        UNKNOWN if hi is not None and hi < lo else dimension(lo, hi, name if isinstance(name, str) else None)
+        UNKNOWN if hi is not None and hi < lo else make_dim(lo, hi, name if isinstance(name, str) else None)
     )
 
 
@@ -170,7 +170,7 @@ def size_of(entry: Entry) -> Dim:
     if not isinstance(entry, Range) or (entry.hi is not None and entry.hi < 0):
         return UNKNOWN
     # A name counts only where the number that it stands for cannot be negative.
-    return entry if entry.lo >= 0 else dimension(0, entry.hi)
+    return entry if entry.lo >= 0 else make_dim(0, entry.hi)
 
 
 def clamp_negative(entry: Entry) -> Entry:
@@ -213,7 +213,7 @@ def _together(left: Dim, right: Dim) -> Dim:
     if left.lo > 1 or right.lo > 1:
         return left if left.lo > 1 else right  # the other one is this size or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
-    return dimension(min(left.lo, right.lo), hi)
+    return make_dim(min(left.lo, right.lo), hi)
 
 
 def product(shape: Shape) -> Entry:
@@ -242,7 +242,7 @@ def counted(start: Entry, limit: Entry, step: int) -> Dim:
     size = size_of(distance)
     if step == 1 or isinstance(size, int):
         return size
-    return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
+    return make_dim(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
 def clamped(size: int, taken: slice) -> slice:
@@ -314,7 +314,7 @@ def _backward(size: Dim, start: int | Range | None, end: int | Range | None) -> 
     if start >= 0:
         return _at_most(start + 1, size)
     if start < -_lowest(size):  # of a smaller axis it is the first position
-        return dimension(min(_lowest(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
+        return make_dim(min(_lowest(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
     return size_of(_PLUS(size, start + 1))
 
 
@@ -338,7 +338,7 @@ def ceil_divided(size: Dim, step: int) -> Dim:
         return -(-size // step)
     name = None if size.name is None else symbols.divide_up(size.name, step)
     hi = None if size.hi is None else -(-size.hi // step)
-    return dimension(-(-size.lo // step), hi, name if isinstance(name, str) else None)
+    return make_dim(-(-size.lo // step), hi, name if isinstance(name, str) else None)
 
 
 def _position(size: Dim, index: int | Range | None) -> Entry:
@@ -358,7 +358,7 @@ def _at_most(number: Dim, size: Dim) -> Dim:
     if _highest(number) <= _lowest(size):
         return number
     lo, hi = min(_lowest(number), _lowest(size)), min(_highest(number), _highest(size))
-    return dimension(lo, None if hi >= _ENDLESS else hi)
+    return make_dim(lo, None if hi >= _ENDLESS else hi)
 
 
 def _lowest(entry: Entry) -> int:

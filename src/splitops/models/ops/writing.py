@@ -105,7 +105,7 @@ def require_types(
 
 def require_broadcast(layer: Layer) -> None:
     """Reject what ONNX does not broadcast alike. Equal shapes need none, pdpd of the last axes is."""
-    stated, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
+    stated, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
     alike = stated in (None, "numpy", "none") or (stated == "pdpd" and axis in (None, "-1"))
     require(alike, f"{layer} has auto_broadcast = {stated!r}")
 

@@ -8,9 +8,14 @@ from typing import Final
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnx.helper import make_tensor_value_info
 
-from splitops.models.formats.onnx.structure import callees_first, functions_of, nodes_inside, nodes_of
+from splitops.models.formats.onnx.structure import (
+    index_functions,
+    iter_nested_nodes,
+    iter_nodes,
+    sort_callees_first,
+)
 from splitops.models.formats.onnx.tensors import is_external
-from splitops.models.formats.walk import FunctionKey, canonical, function_key
+from splitops.models.formats.walk import FunctionKey, canonicalise, make_function_key
 from splitops.models.running.onnx.evaluator import reads
 from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import SourceKind
@@ -30,7 +35,7 @@ _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.B
 
 def is_split_node(node: NodeProto) -> bool:
     """Return whether a node is of the split family."""
-    return node.op_type in FAMILY[""] and not canonical(node.domain)
+    return node.op_type in FAMILY[""] and not canonicalise(node.domain)
 
 
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
@@ -39,16 +44,18 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     It computes the lengths of every split. It also computes the data of splits into equal parts or sequences,
     or, with ``sizes``, of every split. Values with a declared type and shape become inputs.
     """
-    sites = [node for node in nodes_of(model) if is_split_node(node)]
+    sites = [node for node in iter_nodes(model) if is_split_node(node)]
     if not sites:
         return None
-    functions = functions_of(model)
+    functions = index_functions(model)
     holding: set[FunctionKey] = set()
 
     def holds_site(node: NodeProto) -> bool:
-        return any(is_split_node(one) or function_key(one) in holding for one in nodes_inside([node]))
+        return any(
+            is_split_node(one) or make_function_key(one) in holding for one in iter_nested_nodes([node])
+        )
 
-    holding.update(key for key in callees_first(functions) if any(map(holds_site, functions[key].node)))
+    holding.update(key for key in sort_callees_first(functions) if any(map(holds_site, functions[key].node)))
     # Splits without lengths may be merged by CSE, depending on how their data is computed.
     compared = len({len(node.output) for node in sites if not _has_lengths(node)}) > 1
     whole = (

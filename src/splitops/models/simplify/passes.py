@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from splitops.models.formats.walk import subgraphs
+from splitops.models.formats.walk import iter_subgraphs
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
 
@@ -67,7 +67,7 @@ def _find_order_error(graph: Any, made: set[ir.Value]) -> str | None:
         if early is not None:
             return f"node {node.name!r} uses {early.name!r} before it is produced: sort the nodes"
         made.update(node.outputs)
-        for _, inner in subgraphs(node):
+        for _, inner in iter_subgraphs(node):
             if (problem := _find_order_error(inner, made)) is not None:
                 return problem
     missing = next((value for value in graph.outputs if value not in made), None)

@@ -120,7 +120,7 @@ def _bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) 
         shape = builder.shape_of(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
     count = must_know(count, f"how many bounds {layer} has")
-    masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
+    masks = [[*layer.read_integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
@@ -161,20 +161,20 @@ def _column(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Va
 def _depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
-    size = layer.integers("block_size", [1])[0]
+    size = layer.read_integers("block_size", [1])[0]
     return builder.op("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(rank_of(builder, layer, sources[0]) == 4, f"{layer} is not of images")
     layer.read_enum("mode", ("blocks_first",))
-    return builder.op("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
+    return builder.op("SpaceToDepth", sources, {"blocksize": layer.read_integers("block_size", [1])[0]})
 
 
 def _shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     rank = rank_of(builder, layer, data)
-    axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
+    axis, (groups,) = layer.read_integers("axis", [1])[0] % rank, layer.read_integers("group", [1])
     sizes = builder.op("Shape", [data])
     before = builder.op("Slice", [sizes, builder.integers([0]), builder.integers([axis])])
     behind = builder.op("Slice", [sizes, builder.integers([axis + 1]), builder.integers([_FAR])])

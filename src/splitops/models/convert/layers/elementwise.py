@@ -42,7 +42,7 @@ def _squared_difference(builder: NodeWriter, layer: Layer, sources: Sequence[ir.
 
 def _clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    low, high = layer.number("min"), layer.number("max")
+    low, high = layer.read_number("min"), layer.read_number("max")
     if builder.type_of(data) in SIZES:
         # Of integers, the bounds are the integers inside them.
         info = np.iinfo(builder.type_of(data).numpy)  # type: ignore[union-attr]
@@ -54,7 +54,7 @@ def _round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir
     data = sources[0]
     if builder.type_of(data) in INTEGERS:
         return builder.op("Identity", [data])
-    if layer.text("mode", "half_to_even") == "half_to_even":
+    if layer.read_text("mode", "half_to_even") == "half_to_even":
         return builder.op("Round", [data])
     # Away from zero: adding a half would round what lies just below it up.
     size = builder.op("Abs", [data])
@@ -105,7 +105,9 @@ def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) 
 
 
 def _is_infinite(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
+    signs = {
+        name: int(layer.read_boolean(name, default=True)) for name in ("detect_negative", "detect_positive")
+    }
     return builder.op("IsInf", sources, signs)
 
 
@@ -122,7 +124,7 @@ def _convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]
 
 def _fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
-    steps = scalar(builder, layer.number("levels") - 1, data)
+    steps = scalar(builder, layer.read_number("levels") - 1, data)
     span, out_span = builder.op("Sub", [high, low]), builder.op("Sub", [out_high, out_low])
     level = builder.op(
         "Round", [builder.op("Mul", [builder.op("Div", [builder.op("Sub", [data, low]), span]), steps])]

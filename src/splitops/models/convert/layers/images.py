@@ -30,14 +30,14 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 def _interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], rank_of(builder, layer, sources[0])
-    by_sizes = layer.text("shape_calculation_mode") == "sizes"
+    by_sizes = layer.read_text("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # sizes and scales both, of which one counts
         wanted, given = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
         wanted, given = sources[1], sources[2:]
-    padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
+    padding = (*layer.read_integers("pads_begin", []), *layer.read_integers("pads_end", []))
     require(not any(padding), f"{layer} pads what it resizes")
-    require(not layer.boolean("antialias", default=False), f"{layer} smooths what it resizes")
+    require(not layer.read_boolean("antialias", default=False), f"{layer} smooths what it resizes")
     axes = axes_of(builder, layer, given[0]) if given else list(range(rank))
     attributes = _resizing(layer, [axis % rank for axis in axes])
     if by_sizes:
@@ -58,7 +58,7 @@ def _resizing(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     if mode == "nearest":
         found["nearest_mode"] = layer.read_enum("nearest_mode", _ROUNDINGS, "round_prefer_floor")
     if mode == "cubic":
-        found["cubic_coeff_a"] = layer.number("cube_coeff", -0.75)
+        found["cubic_coeff_a"] = layer.read_number("cube_coeff", -0.75)
     return found
 
 
@@ -79,10 +79,10 @@ def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     words = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
     attributes = {
-        "output_height": layer.integers("pooled_h")[0],
-        "output_width": layer.integers("pooled_w")[0],
-        "sampling_ratio": layer.integers("sampling_ratio")[0],
-        "spatial_scale": layer.number("spatial_scale"),
+        "output_height": layer.read_integers("pooled_h")[0],
+        "output_width": layer.read_integers("pooled_w")[0],
+        "sampling_ratio": layer.read_integers("sampling_ratio")[0],
+        "spatial_scale": layer.read_number("spatial_scale"),
         "mode": layer.read_enum("mode", ("avg",)),
         "coordinate_transformation_mode": layer.read_enum("aligned_mode", words, "asymmetric"),
     }
@@ -91,7 +91,7 @@ def _roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
 
 def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
-    sorted_ = layer.boolean("sort_result_descending", default=True)
+    sorted_ = layer.read_boolean("sort_result_descending", default=True)
     require(not sorted_, f"{layer} sorts what it selects of all classes together")
     soft = any(constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
     require(not soft, f"{layer} lowers scores where ONNX drops boxes")
@@ -104,7 +104,7 @@ def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     one = builder.integers([1])
     inputs[2:] = [builder.op("Reshape", [value, one]) for value in inputs[2:]]
     selected = builder.op("NonMaxSuppression", inputs, {"center_point_box": centred})
-    if layer.text("output_type", "i64") == "i32":
+    if layer.read_text("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
 
@@ -112,7 +112,7 @@ def _suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
 def _grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
     padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
-    corners = int(layer.boolean("align_corners", default=False))
+    corners = int(layer.read_boolean("align_corners", default=False))
     return builder.op(
         "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
     )

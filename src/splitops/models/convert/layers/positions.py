@@ -32,7 +32,7 @@ def _typed_result(
     builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
 ) -> ir.Value:
     """Return positions in the type that a layer gives them; ONNX gives int64."""
-    kind = from_openvino(layer.text(name, default))
+    kind = from_openvino(layer.read_text(name, default))
     require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
@@ -41,13 +41,13 @@ def _typed_result(
 def _gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # The other way round is another question: ONNX counts negative positions from the end.
     data, indices = sources
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     return builder.op("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
 
 
 def _gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
-    (batch,) = layer.integers("batch_dims", [0])
+    (batch,) = layer.read_integers("batch_dims", [0])
     # Version 5 makes one axis of all batches.
     require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 joins {batch} axes of batches")
     return builder.op("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
@@ -65,7 +65,7 @@ def _scatter_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     data, indices, updates, axis = sources
     attributes: dict[str, int | str] = {"axis": axis_input(builder, layer, axis)}
     if (reduction := _reduction(layer)) is not None:
-        uses = layer.boolean("use_init_val", default=True)
+        uses = layer.read_boolean("use_init_val", default=True)
         require(uses, f"{layer} leaves out the first value, which ONNX does not")
         attributes["reduction"] = reduction
     return builder.op("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
@@ -88,7 +88,7 @@ def _scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value])
 
 def _cumulative_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
-    flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
+    flags = {name: int(layer.read_boolean(name, default=False)) for name in ("exclusive", "reverse")}
     return builder.op("CumSum", [data, axis], flags)
 
 
@@ -96,7 +96,7 @@ def _top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -
     data, count = sources
     largest = layer.read_enum("mode", {"max": 1, "min": 0})
     layer.read_enum("sort", ("value", "none"))  # without an order, any is right
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     count = builder.op("Reshape", [as_int64(builder, count), builder.integers([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
     values, positions = builder.multi("TopK", [data, count], attributes, outputs=2)
@@ -113,7 +113,7 @@ def _one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value])
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(constant(builder, layer, depth, "depth").reshape(()))
     rank = rank_of(builder, layer, indices) + 1
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
     positions = builder.constant(np.arange(size, dtype=np.int64).reshape(shape))
@@ -125,7 +125,8 @@ def _reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     data, lengths = sources
     rank = rank_of(builder, layer, data)
     batch, time = (
-        layer.integers(name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
+        layer.read_integers(name, [default])[0] % rank
+        for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
     first = [batch, time] if {batch, time} != {0, 1} else [0, 1]
     order = [*first, *(axis for axis in range(rank) if axis not in first)]
@@ -142,7 +143,7 @@ _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
 
 
 def _range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    stated = layer.attribute("output_type")
+    stated = layer.get_attribute("output_type")
     kind = builder.type_of(sources[0]) if stated is None else from_openvino(stated)
     given = [builder.type_of(source) for source in sources]
     # Of fractions, OpenVINO counts before it converts them to integers.

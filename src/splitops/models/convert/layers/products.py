@@ -28,7 +28,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 
 def _matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     turned = [
-        _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
+        _transpose(builder, layer, value) if layer.read_boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
     return builder.op("MatMul", turned)
@@ -43,14 +43,14 @@ def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Val
 
 
 def _einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    equation = layer.attribute("equation")
+    equation = layer.get_attribute("equation")
     require(bool(equation), f"{layer} has no equation")
     return builder.op("Einsum", sources, {"equation": equation})
 
 
 def _attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
-    causal = layer.boolean("causal")
+    causal = layer.read_boolean("causal")
     mask = more[0] if more and not causal else None
     scores = builder.op("MatMul", [_scaled(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
     if causal:

@@ -41,7 +41,7 @@ def _reduction(operator: str, builder: LayerOpBuilder, layer: Layer, sources: Se
     data, axes = sources[0], axes_of(builder, layer, sources[1])
     # The text has the identity there, OpenVINO the size of each number.
     require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduced(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
+    return _reduced(builder, operator, data, axes, keep=layer.read_boolean("keep_dims", default=False))
 
 
 def _logical_reduction(
@@ -63,7 +63,7 @@ def _batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
 
 def _epsilon(layer: Layer, name: str) -> float:
     """Return a number as ONNX's attributes have it."""
-    return float(np.float32(layer.number(name)))
+    return float(np.float32(layer.read_number(name)))
 
 
 def _mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -74,8 +74,8 @@ def _mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> 
 
 def _mvn_of_images(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    across = layer.boolean("across_channels", default=False)
-    stated = layer.integers("reduction_axes", [])
+    across = layer.read_boolean("across_channels", default=False)
+    stated = layer.read_integers("reduction_axes", [])
     axes = stated or list(range(1 if across else 2, rank_of(builder, layer, data)))
     return _standardised(builder, layer, data, axes, outside=False)
 
@@ -85,9 +85,9 @@ def _standardised(
 ) -> ir.Value:
     require(bool(axes), f"{layer} has no axes")
     centred = builder.op("Sub", [data, _reduced(builder, "ReduceMean", data, axes)])
-    if not layer.boolean("normalize_variance", default=True):
+    if not layer.read_boolean("normalize_variance", default=True):
         return centred
-    epsilon = scalar(builder, layer.number("eps"), data)
+    epsilon = scalar(builder, layer.read_number("eps"), data)
     variance = _reduced(builder, "ReduceMean", builder.op("Mul", [centred, centred]), axes)
     if outside:
         deviation = builder.op("Add", [builder.op("Sqrt", [variance]), epsilon])
@@ -101,13 +101,13 @@ def _normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
     squares = _reduced(builder, "ReduceSum", builder.op("Mul", [data, data]), axes)
-    bounded = builder.op(bound, [squares, scalar(builder, layer.number("eps"), data)])
+    bounded = builder.op(bound, [squares, scalar(builder, layer.read_number("eps"), data)])
     return builder.op("Div", [data, builder.op("Sqrt", [bounded])])
 
 
 def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), rank = layer.integers("num_groups"), rank_of(builder, layer, data)
+    (groups,), rank = layer.read_integers("num_groups"), rank_of(builder, layer, data)
     kind = must_know(builder.type_of(data), "the element type").numpy
     one, none = np.ones(groups, kind), np.zeros(groups, kind)
     folded = builder.op("Reshape", [data, builder.integers([0, groups, -1])])
@@ -121,11 +121,11 @@ def _group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
 
 def _local_response(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
-    size = layer.integers("size")[0]
+    size = layer.read_integers("size")[0]
     require(axes_of(builder, layer, axes) == [1], f"{layer} is not across channels alone")
     require(size % 2 == 1, f"{layer} has an even size, whose middle the texts place differently")
     names = ("alpha", "beta", "bias")
-    return builder.op("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.op("LRN", [data], {name: layer.read_number(name) for name in names} | {"size": size})
 
 
 def _row(layer: str, types: frozenset[ElementType], versions: frozenset[str] = opsets(1)) -> LayerForm:

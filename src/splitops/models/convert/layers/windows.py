@@ -35,15 +35,15 @@ class _Window:
 
     @classmethod
     def of(cls, layer: Layer) -> _Window:
-        strides = layer.integers("strides")
+        strides = layer.read_integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
-        begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
+        begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the text ignores them, whatever the file declares
         require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
-        return cls(strides, layer.integers("dilations", ones), begins, ends, auto_pad)
+        return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
     @property
     def is_same(self) -> bool:
@@ -125,7 +125,7 @@ def _transposed_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.of(layer)
-    added = layer.integers("output_padding", [0] * len(window.strides))
+    added = layer.read_integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
         window, added = _of_a_shape(builder, layer, sources, window, added, first)
     require(
@@ -193,17 +193,17 @@ def _max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
         return [builder.op("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = rank_of(builder, layer, sources[0])
-    (axis,) = layer.integers("axis", [0])
+    (axis,) = layer.read_integers("axis", [0])
     # ONNX counts positions through the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = builder.multi("MaxPool", sources, attributes, outputs=2)
-    wide = layer.text("index_element_type", "i64") == "i64"
+    wide = layer.read_text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 
 def _average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     pool = _pool(builder, layer, sources[0])
-    counts = not layer.boolean("exclude-pad") and pool.pads
+    counts = not layer.read_boolean("exclude-pad") and pool.pads
     # How many numbers a window counts that ends behind the padding, the texts do not say.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
     return builder.op("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
@@ -225,7 +225,7 @@ def _pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     PyTorch (``ceil_torch``) and runtimes of ONNX drop a last window that begins in the padding, OpenVINO's
     ``ceil`` keeps it, ONNX's own inference counts it. With as much padding as the windows take, all agree.
     """
-    kernel = layer.integers("kernel")
+    kernel = layer.read_integers("kernel")
     rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
     sizes = _sizes(builder, data, len(kernel))
     window = _Window.of(layer).padded(kernel, sizes)
