@@ -130,7 +130,7 @@ class TestExternalData:
     @pytest.mark.parametrize(
         ("entries", "message"),
         [
-            ({"length": 47}, "has 47 bytes of external data, but float32 of shape .4, 3. requires 48"),
+            ({"length": 47}, "has 47 bytes of external data; float32 of shape .4, 3. requires 48"),
             ({"length": 49}, "of a file of 48 bytes"),
             ({"offset": 1}, "has 47 bytes"),
             ({"offset": 1, "length": 48}, "needs bytes 1 to 49 of a file of 48 bytes"),

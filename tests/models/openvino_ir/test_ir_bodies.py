@@ -312,7 +312,7 @@ def test_hostile_port_maps(old: str, new: str, what: str) -> None:
     [
         (r'<output [^>]*purpose="execution_condition"[^>]*/>', "", "has no execution_condition"),
         (r'(<output [^>]*purpose="execution_condition"[^>]*/>)', r"\1\1", "has two conditions"),
-        (r'to-layer="2"', 'to-layer="1"', "a back edge to a Parameter that is sliced or has no input"),
+        (r'to-layer="2"', 'to-layer="1"', "a back edge to a sliced or unset Parameter"),
         (r'(external_port_id="5" axis="0" start=)"0"', r'\1"1"', "fills a part of its axis"),
         (r'(external_port_id="5" .*?)stride="1" part_size="1"', r'\1stride="2" part_size="2"',
          r"joins parts of 1 on axis 0, not of 2"),
@@ -333,7 +333,7 @@ def test_loops_that_do_not_fit(pattern: str, new: str, what: str) -> None:
     ("lines", "joined", "back", "axis", "what"),
     [
         ([slices(0), slices(1)], slices(2, 2), [], 0, r"Reshape"),
-        ([port(0), port(1)], port(2), [], 0, "does not slice an input, so its number of iterations"),
+        ([port(0), port(1)], port(2), [], 0, "does not slice an input, which sets its iterations"),
         ([slices(0), COUNTER], port(2), [], 0, "has ports of a Loop"),
         ([slices(0), port(1)], slices(2, 2, axis=1), ["r>z"], 0, "must have the same shape"),
     ],

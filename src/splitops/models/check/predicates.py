@@ -147,17 +147,11 @@ class SplitPredicates:
     # The operator and its data
 
     def operator_missing(self) -> bool:
-        """The runtime does not have the operator.
-
-        Not: The runtime has the operator.
-        """
+        """The runtime does not have the operator. Not: The runtime has the operator."""
         return True
 
     def sequence(self) -> bool:
-        """The operator returns a sequence.
-
-        Not: The operator does not return a sequence.
-        """
+        """The operator returns a sequence. Not: The operator does not return a sequence."""
         return self._site.schema.gives_sequence
 
     def opset_above(self, number: int) -> bool:
@@ -203,10 +197,7 @@ class SplitPredicates:
         return self._data.type is not None and self._data.type.packed
 
     def parts_inside_bytes(self) -> bool | None:
-        """A part is not a run of whole bytes.
-
-        Not: Each part is a run of whole bytes.
-        """
+        """A part is not a run of whole bytes. Not: Each part is a run of whole bytes."""
         axis, kind, parts = self._axis, self._data.type, self._parts
         if axis is None or kind is None or parts is None or None in parts:
             return None
@@ -217,10 +208,7 @@ class SplitPredicates:
         return math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins)
 
     def constant_data(self) -> bool:
-        """The data is a constant.
-
-        Not: The data is not a constant.
-        """
+        """The data is a constant. Not: The data is not a constant."""
         return self._site.origins[:1] == (Origin.MODEL,)
 
     def values_beyond_32_bits(self) -> bool | None:
@@ -236,10 +224,7 @@ class SplitPredicates:
         return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
 
     def rank_above(self, number: int) -> bool | None:
-        """The data has more than N axes.
-
-        Not: The data has at most N axes.
-        """
+        """The data has more than N axes. Not: The data has at most N axes."""
         return None if self._data.shape is None else len(self._data.shape) > number
 
     def rank_unknown(self) -> bool | None:
@@ -253,10 +238,7 @@ class SplitPredicates:
     # The axis
 
     def negative_axis(self) -> bool | None:
-        """The axis is counted from the end.
-
-        Not: The axis is counted from the front.
-        """
+        """The axis is counted from the end. Not: The axis is counted from the front."""
         split_node, source = self._site, self._site.schema.axis
         if source.kind is SourceKind.ATTRIBUTE:
             axis = split_node.attributes.get(source.name, 0)
@@ -268,10 +250,7 @@ class SplitPredicates:
         return value < 0 if isinstance(value, int) else None
 
     def axis_left_out(self) -> bool:
-        """The split does not set its axis.
-
-        Not: The split sets its axis.
-        """
+        """The split does not set its axis. Not: The split sets its axis."""
         name = self._site.schema.axis.name
         given = name in self._site.attributes or name in self._site.references
         return self._site.schema.axis.kind is SourceKind.ATTRIBUTE and not given
@@ -295,10 +274,7 @@ class SplitPredicates:
         return not isinstance(self._size, int)
 
     def empty_axis(self) -> bool | None:
-        """The size of the axis is 0.
-
-        Not: The size of the axis is not 0.
-        """
+        """The size of the axis is 0. Not: The size of the axis is not 0."""
         return self._size == 0 if isinstance(self._size, int) else None
 
     def size_above(self, number: int) -> bool:
@@ -310,19 +286,13 @@ class SplitPredicates:
         return self._axis is not None and data is not None and _is_above(data[self._axis], number)
 
     def declared_size_above(self, number: int) -> bool:
-        """The declared size of the axis is above N.
-
-        Not: The declared size of the axis is not above N.
-        """
+        """The declared size of the axis is above N. Not: The declared size of the axis is not above N."""
         return _is_above(self._size, number)
 
     # The lengths of the parts
 
     def uneven(self) -> bool | None:
-        """The parts do not all have the same size.
-
-        Not: All parts have the same size.
-        """
+        """The parts do not all have the same size. Not: All parts have the same size."""
         fact, division, size = self._lengths, self._division, self._size
         listed = fact is not None and (fact.shape != () or self._site.schema.scalar_rule is None)
         if (
@@ -367,10 +337,7 @@ class SplitPredicates:
         return -(-size // division.count) - last > number
 
     def last_part_empty(self) -> bool | None:
-        """The last of num_outputs parts is empty.
-
-        Not: The last of num_outputs parts is not empty.
-        """
+        """The last of num_outputs parts is empty. Not: The last of num_outputs parts is not empty."""
         last = self._last
         if last is None or isinstance(last, int):
             return last == 0
@@ -397,10 +364,7 @@ class SplitPredicates:
         return numbers is not None and numbers["part"] * (numbers["count"] - 1) > numbers["size"]
 
     def empty_part(self) -> bool | None:
-        """A part has size 0 on the axis.
-
-        Not: No part has size 0 on the axis.
-        """
+        """A part has size 0 on the axis. Not: No part has size 0 on the axis."""
         axis, division, parts = self._axis, self._division, self._parts
         if axis is None or parts is None:
             return False
@@ -415,10 +379,7 @@ class SplitPredicates:
         return None if given and isinstance(least, Range) and least.lo == 0 else False
 
     def empty_part_as_an_output(self) -> bool | None:
-        """An empty part is an output of the model.
-
-        Not: No empty part is an output of the model.
-        """
+        """An empty part is an output of the model. Not: No empty part is an output of the model."""
         if self._site.inference is None:
             return False
         outputs, known = self._site.outputs, self._model.outputs
@@ -446,41 +407,26 @@ class SplitPredicates:
         return self._division is not None and self._division.count > 0
 
     def lengths_given(self) -> bool:
-        """The length of each part is known.
-
-        Not: The length of each part is not known.
-        """
+        """The length of each part is known. Not: The length of each part is not known."""
         return self._division is not None and bool(self._division.lengths)
 
     def length_above(self, number: int) -> bool:
-        """A given length is larger than N.
-
-        Not: No given length is larger than N.
-        """
+        """A given length is larger than N. Not: No given length is larger than N."""
         return self._division is not None and any(length > number for length in self._division.lengths)
 
     def lengths_as_an_input(self) -> bool:
-        """The lengths are an input of the split.
-
-        Not: The lengths are not an input of the split.
-        """
+        """The lengths are an input of the split. Not: The lengths are not an input of the split."""
         return self._lengths is not None
 
     def lengths_at_run_time(self) -> bool:
-        """The lengths are known only at run time.
-
-        Not: The lengths are known before the run.
-        """
+        """The lengths are known only at run time. Not: The lengths are known before the run."""
         fact = self._lengths
         return fact is not None and (
             fact.value is None or (isinstance(fact.value, tuple) and None in fact.value)
         )
 
     def lengths_without_entries(self) -> bool:
-        """The lengths are an empty constant.
-
-        Not: The lengths are not an empty constant.
-        """
+        """The lengths are an empty constant. Not: The lengths are not an empty constant."""
         fact, at = self._lengths, self._place_of_lengths
         return fact is not None and fact.shape == (0,) and self._site.origins[at : at + 1] == (Origin.MODEL,)
 
@@ -536,10 +482,7 @@ class SplitPredicates:
     # Outputs and absent inputs
 
     def more_outputs_than(self, number: int) -> bool:
-        """The split declares more than N outputs.
-
-        Not: The split declares at most N outputs.
-        """
+        """The split declares more than N outputs. Not: The split declares at most N outputs."""
         return len(self._site.outputs) > number
 
     def num_outputs(self) -> bool:
@@ -550,10 +493,7 @@ class SplitPredicates:
         return self._site.schema.count_attribute in self._site.attributes
 
     def num_outputs_above(self, number: int) -> bool:
-        """num_outputs is more than N.
-
-        Not: num_outputs is at most N.
-        """
+        """num_outputs is more than N. Not: num_outputs is at most N."""
         return self._num_outputs > number
 
     def fewer_outputs_than_num_outputs(self) -> bool:
@@ -571,18 +511,12 @@ class SplitPredicates:
         return 0 < self._num_outputs < len(self._site.outputs)
 
     def absent_input_named(self) -> bool:
-        """The absent input of the lengths is named ''.
-
-        Not: No absent input of the lengths is named ''.
-        """
+        """The absent input of the lengths is named ''. Not: No absent input of the lengths is named ''."""
         at = self._place_of_lengths
         return self._site.inputs[at : at + 1] == ("",)
 
     def output_left_out(self) -> bool:
-        """An output is named ''.
-
-        Not: No output is named ''.
-        """
+        """An output is named ''. Not: No output is named ''."""
         return "" in self._site.outputs
 
     def output_of_the_model(self) -> bool:
@@ -593,10 +527,7 @@ class SplitPredicates:
         return any(name in self._model.outputs for name in self._site.outputs)
 
     def last_part_sliced(self) -> bool:
-        """A Slice reads the last of num_outputs parts.
-
-        Not: No Slice reads the last of num_outputs parts.
-        """
+        """A Slice reads the last of num_outputs parts. Not: No Slice reads the last of num_outputs parts."""
         given = self._num_outputs == len(self._site.outputs)
         return given and next(self._iter_readers(self._num_outputs - 1, "Slice"), None) is not None
 

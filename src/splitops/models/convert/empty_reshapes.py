@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.onnx_adapter import NoAdapterError
-from splitops.models.formats.walk import FreshNames, make_name_stem
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import shape_of, type_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.ways import get_onnx_types
@@ -39,12 +39,12 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     made = get_onnx_types("ConstantOfShape", opset, "T2")
     if kind not in (made | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, and no tensor of {kind} can be made: {known}")
-    builder = OnnxOpBuilder(opset, names, make_name_stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     smallest = builder.op(
         "ReduceMin", [builder.op("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
     )
     none = builder.op("Equal", [smallest, builder.integers([0])], hint="is_empty")
-    empty = OnnxOpBuilder(opset, names, make_name_stem(node))
+    empty = OnnxOpBuilder(opset, names, make_stem(node))
     zeros = empty.op("Equal", [sizes, empty.integers([0])], hint="zeros")
     ones = empty.op("Where", [zeros, empty.integers([1]), sizes], hint="sizes")
     # As many elements as the sizes without zeros ask for: with one more of the data, they do not fit.
@@ -59,15 +59,12 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     filled = empty.op("Reshape", [empty.op("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
     begins, axes = empty.integers([0] * count), empty.integers(range(count))
     result = empty.op("Slice", [filled, begins, sizes, axes], hint="empty")
-    plain = OnnxOpBuilder(opset, names, make_name_stem(node))
+    stem = make_stem(node)
+    plain = OnnxOpBuilder(opset, names, stem)
     reshaped = plain.op("Reshape", [data, sizes])
     branches = {
-        "then_branch": ir.Graph(
-            [], [result], nodes=empty.nodes, name=names.make_name(f"{make_name_stem(node)}_empty")
-        ),
-        "else_branch": ir.Graph(
-            [], [reshaped], nodes=plain.nodes, name=names.make_name(f"{make_name_stem(node)}_plain")
-        ),
+        "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.make_name(f"{stem}_empty")),
+        "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.make_name(f"{stem}_plain")),
     }
     for value_ in (result, reshaped):
         value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))

@@ -20,7 +20,7 @@ from splitops.models.convert.onnx_versions import drop_defaults, unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.formats.walk import FreshNames, make_name_stem
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import PLAIN, annotate, fixed_array, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
@@ -142,7 +142,7 @@ class ReplacementModel:
         given = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in places.items() if value in given}
         values[""] = None
-        builder = OnnxOpBuilder(self.opset, names, make_name_stem(node))
+        builder = OnnxOpBuilder(self.opset, names, make_stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = builder.constant(np.asarray(onnx.numpy_helper.to_array(tensor)))

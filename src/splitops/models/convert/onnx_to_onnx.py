@@ -32,7 +32,7 @@ from splitops.models.formats.walk import (
     get_unread_attributes,
     iter_nodes,
     iter_owners,
-    make_name_stem,
+    make_stem,
 )
 from splitops.models.graph.onnx import make_initializer
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -303,7 +303,7 @@ class ModelConversion:
                 way = get_first_way(split_node, target, style, apart=apart)
                 if target.domain and way.lengths is None:
                     _check_stated(split_node, way)
-                builder = OnnxOpBuilder(opset, self.editor.names, make_name_stem(node))
+                builder = OnnxOpBuilder(opset, self.editor.names, make_stem(node))
                 write(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
@@ -314,9 +314,7 @@ class ModelConversion:
 
     def _settle_constants(self, owner: AnyGraph) -> None:
         """Make initializers of the Constant nodes that the first version of Constant cannot state."""
-        for node in [
-            node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
-        ]:
+        for node in [n for _, n in iter_nodes(owner) if n.op_type == "Constant" and n.domain == ""]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
             if tensor is None or tensor.dtype in _FLOATING:
                 continue
@@ -329,11 +327,10 @@ class ModelConversion:
 
     def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
         """Move one node of another operator and report it where it changed."""
-        before, where = f"{node.op_type}-{find_since_version(node.op_type, old)}", self.editor.where(node)
+        version, where = find_since_version(node.op_type, old), self.editor.where(node)
+        before = f"{node.op_type}-{version}"
         try:
-            if node in self._unread and find_since_version(node.op_type, old) != find_since_version(
-                node.op_type, new
-            ):
+            if node in self._unread and version != find_since_version(node.op_type, new):
                 name = self._unread[node][0].name
                 raise ModelError(
                     f"{before} cannot be moved to opset {new}: onnx-ir does not read {name}", where

@@ -26,7 +26,7 @@ from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx.structure import find_inlining_problem
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
-from splitops.models.formats.walk import FreshNames, get_opset_imports, iter_nodes, make_name_stem
+from splitops.models.formats.walk import FreshNames, get_opset_imports, iter_nodes, make_stem
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import shape_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
@@ -86,16 +86,14 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
 
 def _state_flattening(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten whose rows may be none: OpenVINO's frontend takes a size of 0 for another one."""
-    for node in [
-        node for _, node in iter_nodes(model.graph) if node.op_type == "Flatten" and not node.domain
-    ]:
+    for node in [n for _, n in iter_nodes(model.graph) if n.op_type == "Flatten" and not n.domain]:
         data, declared = node.inputs[0], node.attributes.get("axis")
         shape = None if data is None else shape_of(data)
         axis = 1 if declared is None else declared.as_int()
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
-        builder = OnnxOpBuilder(opset, names, make_name_stem(node))
+        builder = OnnxOpBuilder(opset, names, make_stem(node))
         sizes = [_product(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
         inputs, attributes = [data, builder.op("Concat", sizes, {"axis": 0})], {"special_zero": 0}
         rows = builder.op("Reshape", inputs, attributes)

@@ -54,7 +54,7 @@ from splitops.models.formats.openvino.splits import (
     parse_operation_set,
     read_split_attributes,
 )
-from splitops.models.formats.walk import FreshNames, iter_all_graphs, iter_subgraphs, make_name_stem
+from splitops.models.formats.walk import FreshNames, iter_all_graphs, iter_subgraphs, make_stem
 from splitops.models.graph.onnx import (
     annotate,
     attributes_of,
@@ -388,7 +388,7 @@ class _GraphWriter:
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.make_name(read.name or ""))
             self.graph.append(node)
-            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, make_name_stem(node)))
+            parts = write(node, split_node, way, OnnxOpBuilder(self.opset, self.names, make_stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -410,9 +410,8 @@ class _GraphWriter:
         elif layer.type == "Reshape":
             attributes["special_zero"] = int(layer.read_boolean("special_zero", default=False))
         elif is_split(read):
-            attributes |= read_split_attributes(
-                layer, get_family_schema(layer.type, layer.version, where), where
-            )
+            schema_ = get_family_schema(layer.type, layer.version, where)
+            attributes |= read_split_attributes(layer, schema_, where)
         outputs = [self._new_value(port) for port in read.outputs]
         node = ir.Node(
             DOMAIN,
@@ -451,10 +450,8 @@ class _GraphWriter:
             self._keep(node, where)
             return
         try:
-            if (
-                layer.type in BODIES_SINCE
-                and (parse_operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]
-            ):
+            opset = parse_operation_set(layer.version) or 0
+            if layer.type in BODIES_SINCE and opset >= BODIES_SINCE[layer.type]:
                 made = write_bodies(node, self._sources(node), self, where)
             else:
                 made = self._by_row(node, where)

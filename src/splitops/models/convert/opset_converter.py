@@ -19,7 +19,7 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
 from splitops.models.formats.onnx.schemas import find_since_version, find_version
-from splitops.models.formats.walk import FreshNames, make_name_stem
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import constant_array, get_abstract_value, shape_of
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.dims import Range
@@ -82,7 +82,7 @@ class OpsetConverter:
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
         if _reduces_nothing(node, new):
-            builder = OnnxOpBuilder(new, self._names, make_name_stem(node))
+            builder = OnnxOpBuilder(new, self._names, make_stem(node))
             builder.replace(node, [builder.op("Identity", [node.inputs[0]])])
             return ["Identity"]
         _state_defaults(node, old, new)
@@ -240,7 +240,7 @@ def _sliced_shape(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     """Write the start and end of a Shape, which it declares from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
-    builder = OnnxOpBuilder(opset, names, make_name_stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     shape = builder.op("Shape", [node.inputs[0]])
     builder.replace(node, [builder.part(shape, 0, begin, end)])
     return ["Shape", "Slice"]
@@ -259,7 +259,7 @@ def _along_last_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] 
         return [node.op_type]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
-    builder = OnnxOpBuilder(opset, names, make_name_stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     turned = builder.op("Transpose", [data], {"perm": order})
     made = builder.op(node.op_type, [turned], {"axis": last})
     builder.replace(node, [builder.op("Transpose", [made], {"perm": order})])

@@ -99,9 +99,8 @@ def has_defaults(model: ir.Model) -> bool:
 def find_unknown_opset(model: ir.Model) -> tuple[int, int] | None:
     """Return a model's ONNX opset and the newest of the installed onnx, or None if onnx knows the opset."""
     newest = onnx_opset_version()
-    owners = iter_owners(model)
-    imports = (get_opset_imports(owner, model if path is None else None) for path, owner in owners)
-    opset = max(found.get("", 0) for found in imports)
+    owners = [(owner, model if path is None else None) for path, owner in iter_owners(model)]
+    opset = max(get_opset_imports(*owner).get("", 0) for owner in owners)
     return (opset, newest) if opset > newest else None
 
 
@@ -182,6 +181,6 @@ class FreshNames:
         return name
 
 
-def make_name_stem(node: ir.Node) -> str:
+def make_stem(node: ir.Node) -> str:
     """Return the prefix for names of new nodes and values that replace a node."""
     return node.name or next((value.name for value in node.outputs if value.name), None) or node.op_type

@@ -19,7 +19,7 @@ from splitops.models.formats.walk import (
     has_defaults,
     iter_graphs,
     iter_owners,
-    make_name_stem,
+    make_stem,
 )
 from splitops.models.graph.editor import (
     Editor,
@@ -81,12 +81,8 @@ class OnnxEditor(Editor):
         imported = get_opset_imports(self.model.graph, self.model).get("", 0)
         for start, owner in iter_owners(self.model):
             for path, graph in iter_graphs(owner, start):
-                yield (
-                    GraphScope(
-                        path, get_opset_imports(owner).get("", imported), in_function=start is not None
-                    ),
-                    graph,
-                )
+                opset = get_opset_imports(owner).get("", imported)
+                yield GraphScope(path, opset, in_function=start is not None), graph
 
     def role(self, node: ir.Node) -> Role | None:
         """Return what a node is to the rewrites; None is nothing."""
@@ -257,7 +253,7 @@ class _OpBuilder(OnnxOpBuilder):
     """Writes nodes in front of one of a model that is being rewritten."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
-        super().__init__(editor.opset(before), editor.names, make_name_stem(before))
+        super().__init__(editor.opset(before), editor.names, make_stem(before))
         self._editor = editor
         self._before = before
 

@@ -148,9 +148,8 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         made: Any = checked.declare(found.by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
-        results = zip(
-            get_source(checked.nodes).outputs, get_output_values(checked.nodes).items(), strict=True
-        )
+        nodes = checked.nodes
+        results = zip(get_source(nodes).outputs, get_output_values(nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
                 rows.append(InferredValue(None, name, layer.inputs[0].declared_tensor, found.values[value]))

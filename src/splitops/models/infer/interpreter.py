@@ -81,9 +81,8 @@ class InferenceResult:
         """Return the same, with the sizes of symbols in the place of the symbols."""
         if not self.sizes:
             return self
-        return replace(
-            self, values={value: substitute_sizes(k, self.sizes) for value, k in self.values.items()}
-        )
+        values = {value: substitute_sizes(each, self.sizes) for value, each in self.values.items()}
+        return replace(self, values=values)
 
     def by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return what is known by the path of the graph and the name of each value."""

@@ -34,9 +34,8 @@ def find_converter(layer: Layer) -> Operator | None:
     if found is None or not found[0].converts:
         return None
     operator, spelling = found
-    if any(
-        (layer.get_attribute(name) or str(value)) != str(value) for name, value in spelling.demands.items()
-    ):
+    demands = spelling.demands.items()
+    if any((layer.get_attribute(name) or str(value)) != str(value) for name, value in demands):
         return None
     listed = spelling.versions is None or int(layer.version.removeprefix("opset")) in spelling.versions
     return operator if listed else None

@@ -51,9 +51,8 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     holding: set[FunctionKey] = set()
 
     def holds_site(node: NodeProto) -> bool:
-        return any(
-            is_split_node(one) or make_function_key(one) in holding for one in iter_nested_nodes([node])
-        )
+        nodes = iter_nested_nodes([node])
+        return any(is_split_node(inner) or make_function_key(inner) in holding for inner in nodes)
 
     holding.update(key for key in sort_callees_first(functions) if any(map(holds_site, functions[key].node)))
     # Splits without lengths may be merged by CSE, depending on how their data is computed.

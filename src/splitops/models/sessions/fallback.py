@@ -413,9 +413,8 @@ def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
         return False
     if is_layer:
         return True
-    stacked = [
-        value for _, body in iter_subgraphs(loop) for value in body.outputs[max(1, len(loop.inputs) - 1) :]
-    ]
+    first = max(1, len(loop.inputs) - 1)
+    stacked = [value for _, body in iter_subgraphs(loop) for value in body.outputs[first:]]
     return bool(stacked) and (runtime == "openvino" or not all(map(_is_sized, stacked)))
 
 

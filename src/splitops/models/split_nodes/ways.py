@@ -371,9 +371,8 @@ class _Search:
             if self.binding.schema.gives_sequence and len(set(counts)) > 1:
                 return False
             wanted = self._count_parts(own, self.size)
-            return compute_part_sizes(division, self.size, wanted) == compute_part_sizes(
-                own, self.size, wanted
-            )
+            first, second = (compute_part_sizes(each, self.size, wanted) for each in (division, own))
+            return first == second
         return False
 
     # Lengths known only at run time

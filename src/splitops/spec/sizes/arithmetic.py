@@ -108,12 +108,8 @@ def compute_part_sizes(division: Division, size: int, count: int) -> tuple[int, 
         case SizeRule.EXPLICIT:
             return division.lengths[:count]
         case SizeRule.REMAINDER:
-            at = division.lengths.index(-1)
-            whole = (
-                *division.lengths[:at],
-                compute_part_size(division, size, at),
-                *division.lengths[at + 1 :],
-            )
+            lengths, at = division.lengths, division.lengths.index(-1)
+            whole = (*lengths[:at], compute_part_size(division, size, at), *lengths[at + 1 :])
             return whole[:count]
         case SizeRule.EVEN | SizeRule.CEIL | SizeRule.CHUNK:
             # Full parts, then one part with the rest of the axis, then empty parts.

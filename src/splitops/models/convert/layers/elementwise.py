@@ -105,9 +105,8 @@ def _parametric(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) 
 
 
 def _is_infinite(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    signs = {
-        name: int(layer.read_boolean(name, default=True)) for name in ("detect_negative", "detect_positive")
-    }
+    names = ("detect_negative", "detect_positive")
+    signs = {name: int(layer.read_boolean(name, default=True)) for name in names}
     return builder.op("IsInf", sources, signs)
 
 

@@ -65,9 +65,7 @@ def read_opset_imports(owner: ModelProto | FunctionProto, where: Where | None = 
         domain = canonicalise(entry.domain)
         if not 1 <= entry.version <= _MAX_OPSET:
             version = entry.version
-            raise ModelError(
-                f"domain {shown(domain)} is imported at opset {version}, which is invalid", where
-            )
+            raise ModelError(f"domain {shown(domain)} is imported at the invalid opset {version}", where)
         if found.setdefault(domain, entry.version) != entry.version:
             raise ModelError(
                 f"domain {shown(domain)} is imported at opset {found[domain]} and at {entry.version}", where
@@ -298,9 +296,8 @@ def sort_callees_first(
 ) -> list[FunctionKey]:
     """Return the keys of ``functions``, callees before callers, after a check that none calls itself."""
     callees = {key: _list_callees(function, functions) for key, function in functions.items()}
-    calls = TopologicalSorter(callees)
     try:
-        return list(calls.static_order())
+        return list(TopologicalSorter(callees).static_order())
     except CycleError as error:
         domain, name, _ = error.args[1][0]
         raise ModelError(f"function {shown(name)} of domain {shown(domain)} calls itself", where) from None

@@ -129,11 +129,8 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     others = dict(typed)
     if others.pop(field, 0) != count or others:
         has = ", ".join(f"{number} entries of {name}" for name, number in typed) or "no data"
-        raise _make_error(
-            tensor,
-            f"has {has}, but {_describe(tensor, element_type)} requires {count} entries of {field}",
-            where,
-        )
+        kind = _describe(tensor, element_type)
+        raise _make_error(tensor, f"has {has}, but {kind} requires {count} entries of {field}", where)
 
 
 def read_tensor(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
@@ -213,9 +210,7 @@ def locate_external_data(
         raise _make_error(tensor, f"needs bytes {offset} to {end} of a file of {size} bytes", where)
     if length != expected:
         kind = _describe(tensor, _get_element_type(tensor, where))
-        raise _make_error(
-            tensor, f"has {length} bytes of external data, but {kind} requires {expected}", where
-        )
+        raise _make_error(tensor, f"has {length} bytes of external data; {kind} requires {expected}", where)
     return folder, location, offset, length
 
 

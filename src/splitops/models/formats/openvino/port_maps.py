@@ -116,8 +116,7 @@ def read_loop(layer: Layer, where: Where) -> PortMap:
     elif found.counter is not None or found.condition is not None:
         raise ModelError(f"{layer} has ports of a Loop", where)
     elif all(entry.slicing is None for entry in found.inputs):
-        what = "does not slice an input, so its number of iterations is unknown: not supported"
-        raise ModelError(f"{layer} {what}", where)
+        raise ModelError(f"{layer} does not slice an input, which sets its iterations: not supported", where)
     return found
 
 
@@ -150,9 +149,7 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
             continue
         position = positions[line.tag].get(port)
         if position is None:
-            raise ModelError(
-                f"the port map of {layer} names {line.tag} port {port}, which it does not have", where
-            )
+            raise ModelError(f"the port map of {layer} names {line.tag} port {port}, which is missing", where)
         entry = PortMapEntry(position, inner, _read_slicing(line, layer, where))
         (inputs if taken else outputs).append(entry)
     carried = {}
@@ -166,8 +163,7 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
     if sorted([*(entry.inner for entry in inputs), *counters]) != sorted(parameters) or len(counters) > 1:
         raise ModelError(f"the port map of {layer} does not feed each Parameter of its body once", where)
     if len(conditions) > 1 or not carried.keys() <= whole:
-        what = "two conditions, or a back edge to a Parameter that is sliced or has no input"
-        raise ModelError(f"{layer} has {what}", where)
+        raise ModelError(f"{layer} has two conditions, or a back edge to a sliced or unset Parameter", where)
     if sorted(entry.port for entry in outputs) != list(range(len(layer.outputs))):
         raise ModelError(f"the port map of {layer} does not produce each of its outputs once", where)
     if any(entry.slicing and (entry.slicing.low, entry.slicing.high) != (0, -1) for entry in outputs):

@@ -92,9 +92,8 @@ class _Reader:
             raise self._relocate_error(error, self._where) from None
 
     def _read_graph(self, element: Element, where: Where) -> Graph:
-        layers = tuple(
-            self._read_layer(child, where) for child in _read_items(element, "layers", "layer", where)
-        )
+        items = _read_items(element, "layers", "layer", where)
+        layers = tuple(self._read_layer(child, where) for child in items)
         edges = tuple(_read_edge(child, where) for child in _read_items(element, "edges", "edge", where))
         attributes = {key: value for key, value in element.items() if key not in {"name", "version"}}
         children = tuple(child for child in element if child.tag not in {"layers", "edges"})
@@ -125,8 +124,8 @@ class _Reader:
                 if child.tag == "data":
                     data = child
                 else:
-                    items = _check_children(child, "port", where)
-                    ports[child.tag] = tuple(_read_port(port, where) for port in items)
+                    _check_children(child, "port", where)
+                    ports[child.tag] = tuple(_read_port(port, where) for port in child)
             elif child.find("layers") is not None:
                 path = f"{name}/{child.tag}"
                 inner = Where(graph.model, f"{graph.graph}/{path}" if graph.graph else path)
@@ -217,17 +216,17 @@ def _read_items(element: Element, tag: str, item: str, where: Where) -> tuple[El
     found = element.findall(tag)
     if len(found) != 1:
         raise ModelError(f"<{element.tag}> has {len(found)} <{tag}> sections, not one", where)
-    return _check_children(found[0], item, where)
+    _check_children(found[0], item, where)
+    return tuple(found[0])
 
 
-def _check_children(element: Element, item: str, where: Where) -> tuple[Element, ...]:
-    """Return the children after a check that their tag is ``item``: others would be lost on writing."""
+def _check_children(element: Element, item: str, where: Where) -> None:
+    """Check that the tag of all children is ``item``: others would be lost when the model is written."""
     for child in element:
         if child.tag != item:
             raise ModelError(
                 f"<{element.tag}> has a <{child.tag[:80]}>, but only <{item}> is supported there", where
             )
-    return tuple(element)
 
 
 def _read_integer(element: Element, name: str, what: str, where: Where, *, minimum: int | None = None) -> int:

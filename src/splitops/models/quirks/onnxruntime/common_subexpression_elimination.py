@@ -80,9 +80,8 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
     if len({len(node.outputs) for node in splits if equal_as_count or not _has_lengths(node)}) < 2:
         return frozenset()
     search = _Search(get_unread_attributes(model), index_functions(model), equal_as_count)
-    search.visit_nodes(
-        model.graph, {}, _Place(None, get_opset_imports(model.graph, model).get("", 1), object())
-    )
+    opset = get_opset_imports(model.graph, model).get("", 1)
+    search.visit_nodes(model.graph, {}, _Place(None, opset, object()))
     return frozenset(search.iter_conflicts())
 
 
@@ -181,11 +180,8 @@ class _Search:
         unequal = node in self.unread or node.op_type in BY_CHANCE
         if unequal or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
-        return (
-            canonicalise(node.domain),
-            node.op_type,
-            frozenset((i.name, i.type, i.value) for i in stated),
-        )
+        attributes = frozenset((item.name, item.type, item.value) for item in stated)
+        return canonicalise(node.domain), node.op_type, attributes
 
 
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
