@@ -608,7 +608,7 @@ def test_an_impossible_opset_is_one_clear_error(operator, version):
         )
     )
     proto.opset_import[0].version = version
-    with pytest.raises(ModelError, match="imported at opset"):
+    with pytest.raises(ModelError, match="imported at the invalid opset"):
         run(proto, {"x": np.zeros(2, np.float32)})
 
 

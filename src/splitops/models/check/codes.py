@@ -35,7 +35,7 @@ def is_in_group(code: str, pattern: str) -> bool:
     """Return whether a code equals ``pattern``, or is in the group with this name.
 
     Examples:
-        >>> matches("lengths.sum", "lengths"), matches("lengths.sum", "lengths.s")
+        >>> is_in_group("lengths.sum", "lengths"), is_in_group("lengths.sum", "lengths.s")
         (True, False)
     """
     return code == pattern or code.startswith(f"{pattern}.")
