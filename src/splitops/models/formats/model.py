@@ -100,12 +100,12 @@ class CheckedModel:
             name_parts(edited)
             unmark_locations(edited)
             return edited
-        made = self.to_proto(edited) if changed else copy_proto(self._source)
+        proto = self.to_proto(edited) if changed else copy_proto(self._source)
         if changed:
-            check_model(made, self.where)
+            check_model(proto, self.where)
         if self._kept:
-            storage.keep_external(made, self._kept)
-        return made
+            storage.keep_external(proto, self._kept)
+        return proto
 
     def to_proto(self, edited: ir.Model) -> ModelProto:
         """Convert an edited copy of an ONNX model to protobuf."""
@@ -113,9 +113,9 @@ class CheckedModel:
 
     def declare(self, values: Values) -> ModelProto | ir.Model:
         """Return a copy of an ONNX model that declares the types and shapes in ``values``."""
-        made = declare_values(self.proto, values)
+        proto = declare_values(self.proto, values)
         if not self._is_onnx_ir:
-            return made
-        nodes = deserialize_model(made, self.where)
+            return proto
+        nodes = deserialize_model(proto, self.where)
         unmark_locations(nodes)
         return nodes

@@ -42,29 +42,29 @@ def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool =
 
     The result shares the tensors of the protobuf: onnx-ir renames them there if values are renamed.
     """
-    own = copy_proto(model) if copy else model
+    source = copy_proto(model) if copy else model
     unread: _Types = {}
     lost: dict[tuple[str | None, str], ValueInfoProto] = {}
     for path, infos, inputs in _iter_declared(model):
         unread |= {(path, info.name): info.type for info in infos if not _can_deserialize_type(info.type)}
         lost |= {(path, info.name): info for info in inputs}
     if unread:
-        own = own if copy else copy_proto(model)
-        for path, infos, _ in _iter_declared(own):
+        source = source if copy else copy_proto(model)
+        for path, infos, _ in _iter_declared(source):
             for info in infos:
                 if (path, info.name) in unread:
                     info.ClearField("type")
-    made = _from_proto(own, where)
+    converted = _from_proto(source, where)
     if unread:
-        made.meta[TYPE] = True
-    for path, graph in iter_all_graphs(made) if unread or lost else ():
+        converted.meta[TYPE] = True
+    for path, graph in iter_all_graphs(converted) if unread or lost else ():
         for value in (*graph.inputs, *(value for node in graph for value in node.outputs)):
             key = path, value.name or ""
             if key in unread:
                 value.meta[TYPE] = unread[key]
             elif key in lost and value.is_graph_input():
                 ir.serde.deserialize_value_info_proto(lost[key], value)
-    return made
+    return converted
 
 
 def copy_for_rewriting(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
@@ -149,24 +149,24 @@ def unmark_locations(model: ir.Model) -> None:
 
 def copy_proto(model: ModelProto) -> ModelProto:
     """Return a deep copy of a model."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    return made
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 def _from_proto(model: ModelProto, where: Where) -> ir.Model:
     try:
         return ir.serde.from_proto(model)
     except Exception as error:  # SerdeError, or any error from reading an attribute
-        own = copy_proto(model)
-        aside = [_take_unread(node) for node in iter_nodes(own)]
-        if not any(aside):
+        readable = copy_proto(model)
+        removed = [_take_unread(node) for node in iter_nodes(readable)]
+        if not any(removed):
             raise make_onnx_ir_error("read", error, where) from error
-    made = _from_proto(own, where)
-    made.meta[UNREAD_ATTRIBUTES] = {
-        node: kept for node, kept in zip(iter_all_nodes(made), aside, strict=True) if kept
+    converted = _from_proto(readable, where)
+    converted.meta[UNREAD_ATTRIBUTES] = {
+        node: kept for node, kept in zip(iter_all_nodes(converted), removed, strict=True) if kept
     }
-    return made
+    return converted
 
 
 def _iter_declared(
@@ -231,27 +231,27 @@ def _return_outer_values(graph: AnyGraph, outside: Mapping[str, ir.Value], names
 
     onnx-ir does not link such an output to its value, so that a rewrite of one would miss the other.
     """
-    own = [*graph.inputs, *(value for node in graph for value in node.outputs)]
+    values = [*graph.inputs, *(value for node in graph for value in node.outputs)]
     if isinstance(graph, ir.Graph):
-        own += graph.initializers.values()
+        values += graph.initializers.values()
         for index, value in enumerate(graph.outputs):
             source = outside.get(value.name or "")
-            if source is not None and value not in own:
-                made = ir.Value(name=names.make_name(value.name or ""), type=value.type, shape=value.shape)
-                graph.append(ir.Node("", "Identity", [source], outputs=[made], name=""))
-                graph.outputs[index] = made
-    inner = [one for node in graph for _, one in iter_subgraphs(node)]
-    visible = {**outside, **{value.name: value for value in own if value.name}} if inner else {}
-    for one in inner:
-        _return_outer_values(one, visible, names)
+            if source is not None and value not in values:
+                output = ir.Value(name=names.make_name(value.name or ""), type=value.type, shape=value.shape)
+                graph.append(ir.Node("", "Identity", [source], outputs=[output], name=""))
+                graph.outputs[index] = output
+    inner = [subgraph for node in graph for _, subgraph in iter_subgraphs(node)]
+    visible = {**outside, **{value.name: value for value in values if value.name}} if inner else {}
+    for subgraph in inner:
+        _return_outer_values(subgraph, visible, names)
 
 
 def _rename_shadowing(graph: AnyGraph, outside: frozenset[str], names: FreshNames) -> None:
     """Rename values that shadow a value outside of their subgraph: a rewrite may use the outer one inside."""
-    own = list(graph.inputs)
+    values = list(graph.inputs)
     if isinstance(graph, ir.Graph):
-        own += [value for value in graph.initializers.values() if not value.is_graph_input()]
-    for value in own:
+        values += [value for value in graph.initializers.values() if not value.is_graph_input()]
+    for value in values:
         if value.name in outside:
             holder = value.graph if value.is_initializer() else None
             if holder is not None:
@@ -259,7 +259,7 @@ def _rename_shadowing(graph: AnyGraph, outside: frozenset[str], names: FreshName
             value.name = names.make_name(value.name)
             if holder is not None:
                 holder.register_initializer(value)
-    inside = {value.name for value in own} | {value.name for node in graph for value in node.outputs}
+    inside = {value.name for value in values} | {value.name for node in graph for value in node.outputs}
     visible = outside | {name for name in inside if name}
     for node in graph:
         for _, inner in iter_subgraphs(node):

@@ -73,14 +73,14 @@ class Version:
             return False
         if any(single and not name for single, name in zip(self.inputs.single, node.input, strict=False)):
             return False
-        stated = {attribute.name: attribute for attribute in node.attribute}
-        for name, known in self.attributes.items():
-            if name not in stated:
-                if known.required:
+        given = {attribute.name: attribute for attribute in node.attribute}
+        for name, expected in self.attributes.items():
+            if name not in given:
+                if expected.required:
                     return False
-            elif known.kind != stated[name].type or stated[name].ref_attr_name:
+            elif expected.kind != given[name].type or given[name].ref_attr_name:
                 return False
-        return not any(attribute.type in _GRAPHS for attribute in stated.values())
+        return not any(attribute.type in _GRAPHS for attribute in given.values())
 
 
 @cache

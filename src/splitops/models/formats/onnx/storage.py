@@ -36,11 +36,11 @@ MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """The limit of protobuf for one message."""
 _EXTERNAL_BYTES: Final = 1024
 """Smaller tensors are always written into the model file: runtimes need them to infer shapes."""
-_AT_HAND: Final = 1 << 15
+_TRACKED_BYTES: Final = 1 << 15
 """The maximum size of tensors whose elements inference tracks, so that they are always read."""
 _ALIGNMENT: Final = 4096
 """Tensors begin on a memory page, so that runtimes can map them."""
-_ROOM: Final = 1 << 24
+_RESERVE: Final = 1 << 24
 """Reserve for everything except tensors when the size of a file is estimated."""
 
 
@@ -106,13 +106,13 @@ def open_model(
     file = Path(model)
     folder = DataFolder(file.parent, allow_links)
     proto = parse(file, allow_links=allow_links)
-    if weights and _count_bytes(proto, where) <= MAX_MODEL_BYTES - _ROOM:
+    if weights and _count_bytes(proto, where) <= MAX_MODEL_BYTES - _RESERVE:
         load_external(iter_tensors(proto), where, folder)
         return proto
     for tensor in iter_tensors(proto):
         if not is_external(tensor):
             continue
-        if compute_byte_count(tensor, where) <= _AT_HAND:
+        if compute_byte_count(tensor, where) <= _TRACKED_BYTES:
             if kept is not None:
                 kept[tensor.name] = tensor, (outside := TensorProto())
                 outside.CopyFrom(tensor)
@@ -207,7 +207,7 @@ def write(
         write_atomically(file, _encode(_copy_with_kept_data(model, file, where), where))
         return (file,)
     if external is None:
-        external = _count_bytes(model, where) > MAX_MODEL_BYTES - _ROOM
+        external = _count_bytes(model, where) > MAX_MODEL_BYTES - _RESERVE
     if external:
         data = file.with_name(file.name + ".data")
         with StagedFiles() as files:
@@ -217,19 +217,19 @@ def write(
                 model_file.write(_encode(slim, where))
         return data, file
     if any(is_external(tensor) for tensor in iter_tensors(model)):
-        whole = ModelProto()
-        whole.CopyFrom(model)
-        load_external(iter_tensors(whole), where, None)
-        model = whole
+        complete = ModelProto()
+        complete.CopyFrom(model)
+        load_external(iter_tensors(complete), where, None)
+        model = complete
     write_atomically(file, _encode(model, where))
     return (file,)
 
 
 def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
     """Return a copy that names its external data, which has to be in the folder of ``file``, as files do."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    for tensor in iter_tensors(made):
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in iter_tensors(copy):
         if not is_external(tensor):
             continue
         holder, location, *_ = locate_external_data(tensor, where, None)
@@ -244,7 +244,7 @@ def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelPr
             )
         if data.resolve() == file.resolve():
             raise ModelError(f"{shown_path(file)} contains data that should be kept: use another name", where)
-    return made
+    return copy
 
 
 def _encode(model: ModelProto, where: Where) -> bytes:
@@ -268,7 +268,7 @@ def strip_weights(model: ModelProto) -> ModelProto:
     _copy_fields(model.graph, slim.graph, but="initializer")
     inputs = {value.name for value in slim.graph.input}
     for tensor in model.graph.initializer:
-        if is_external(tensor) or len(tensor.raw_data) > _AT_HAND:
+        if is_external(tensor) or len(tensor.raw_data) > _TRACKED_BYTES:
             if tensor.name not in inputs:
                 kind = slim.graph.input.add(name=tensor.name).type.tensor_type
                 kind.elem_type = tensor.data_type

@@ -231,13 +231,13 @@ class _GraphCheck:
             )
 
     def _describe_missing_input(self, name: str, later: Sequence[NodeProto]) -> str:
-        maker = next((node for node in later if name in node.output), None)
-        if maker is None:
+        producer = next((node for node in later if name in node.output), None)
+        if producer is None:
             return f"input {shown(name)} is not produced by any node"
-        if maker is later[0]:
+        if producer is later[0]:
             return f"input {shown(name)} is the node's own output: a cycle"
         return (
-            f"input {shown(name)} is produced by node {shown(node_label(maker))}, which comes later: "
+            f"input {shown(name)} is produced by node {shown(node_label(producer))}, which comes later: "
             "nodes form a cycle or are not in topological order"
         )
 
@@ -325,7 +325,7 @@ def find_inlining_problem(model: ModelProto) -> str | None:
 
 
 def count_certain_calls(model: ModelProto) -> int:
-    """Return the number of function calls in every run: calls outside of subgraphs, nested ones included."""
+    """Return the number of function calls in every run: calls outside of subgraphs, also in called ones."""
     keys = index_functions(model).keys()
     return _sum_over_calls(model, lambda nodes: nodes, lambda node: int(make_function_key(node) in keys))
 
@@ -337,11 +337,11 @@ def _sum_over_calls(
 ) -> int:
     """Sum ``of(node)`` over ``among(nodes)`` of the main graph, and of the function for each call of one."""
     functions = index_functions(model)
-    known: dict[FunctionKey, int] = {}
+    totals: dict[FunctionKey, int] = {}
 
     def count(nodes: Iterable[NodeProto]) -> int:
-        return sum(of(node) + known.get(make_function_key(node), 0) for node in among(nodes))
+        return sum(of(node) + totals.get(make_function_key(node), 0) for node in among(nodes))
 
     for key in sort_callees_first(functions):
-        known[key] = count(functions[key].node)
+        totals[key] = count(functions[key].node)
     return count(model.graph.node)

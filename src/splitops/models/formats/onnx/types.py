@@ -59,23 +59,23 @@ def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) ->
     return Range(name=name) if names is None else names.from_name(name)
 
 
-def to_type(known: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
+def to_type(value: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
     """Convert an abstract value to an ONNX type, or None if not even the element type is known.
 
     Unnamed ranges are named by ``names``, and left out if it is None.
     """
-    if isinstance(known, Opaque):
-        found: TypeProto = TypeProto.FromString(known.type)
-        return found
-    if isinstance(known, AbstractSequence):
-        element = to_type(known.element, names)
+    if isinstance(value, Opaque):
+        proto: TypeProto = TypeProto.FromString(value.type)
+        return proto
+    if isinstance(value, AbstractSequence):
+        element = to_type(value.element, names)
         return None if element is None else TypeProto(sequence_type=TypeProto.Sequence(elem_type=element))
-    if not isinstance(known, AbstractTensor) or known.type is None or known.type.onnx_number is None:
+    if not isinstance(value, AbstractTensor) or value.type is None or value.type.onnx_number is None:
         return None
-    tensor = TypeProto.Tensor(elem_type=known.type.onnx_number)
-    if known.shape is not None:
+    tensor = TypeProto.Tensor(elem_type=value.type.onnx_number)
+    if value.shape is not None:
         tensor.shape.CopyFrom(TensorShapeProto())
-        for size in known.shape:
+        for size in value.shape:
             dim = tensor.shape.dim.add()
             if isinstance(size, int):
                 dim.dim_value = size

@@ -121,8 +121,9 @@ class Builder:
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
         """Add an output to the model. Its tensor ``names`` are by default only the name of its layer."""
         layer = self._begin_layer("Result", name)
-        own = (layer.name,) if names is None else tuple(names)
-        attributes = {"output_names": join_names(own)} if own and self._version >= 11 else {}
+        tensor_names = (layer.name,) if names is None else tuple(names)
+        declares = tensor_names and self._version >= 11
+        attributes = {"output_names": join_names(tensor_names)} if declares else {}
         self._add_layer(replace(layer, attributes=attributes), [value], [], None)
 
     def model(self) -> OpenVINOModel:

@@ -118,46 +118,46 @@ class Layer:
 
     def read_text(self, name: str, default: str | None = None) -> str:
         """Return an attribute in lower case. If it is not set, return ``default``; None raises ModelError."""
-        stated = self.get_attribute(name)
-        if stated is None and default is None:
+        text = self.get_attribute(name)
+        if text is None and default is None:
             raise ModelError(f"{self} has no {name}")
-        return default or "" if stated is None else stated.lower()
+        return default or "" if text is None else text.lower()
 
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
         """Return an attribute that has to be one of ``words``, or its value there if it is a mapping."""
-        stated = self.read_text(name, default)
-        if stated not in words:
-            raise ModelError(f"{self} has {name} = {stated!r}; supported: {', '.join(words)}")
-        return words[stated] if isinstance(words, Mapping) else stated
+        text = self.read_text(name, default)
+        if text not in words:
+            raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
+        return words[text] if isinstance(words, Mapping) else text
 
     def read_boolean(self, name: str, *, default: bool | None = None) -> bool:
         """Return a boolean attribute: ``true``, ``1``, ``false`` or ``0``."""
-        stated = self.read_text(name, None if default is None else str(default).lower()).strip()
-        if stated not in ("true", "1", "false", "0"):
-            raise ModelError(f"{self} has {name} = {stated!r}, which is neither true nor false")
-        return stated in ("true", "1")
+        text = self.read_text(name, None if default is None else str(default).lower()).strip()
+        if text not in ("true", "1", "false", "0"):
+            raise ModelError(f"{self} has {name} = {text!r}, which is neither true nor false")
+        return text in ("true", "1")
 
     def read_integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
         """Return a list of integers. If the attribute is not set, return ``default`` or else no integers."""
-        stated = self.get_attribute(name)
-        if stated is None and default is not None:
+        text = self.get_attribute(name)
+        if text is None and default is not None:
             return list(default)
         try:
-            return [int(part) for part in (stated or "").split(",") if part.strip()]
+            return [int(part) for part in (text or "").split(",") if part.strip()]
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {stated!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}") from error
 
     def read_number(self, name: str, default: float | None = None) -> float:
         """Return an attribute as a float, or ``default`` if it is not set."""
-        stated = self.get_attribute(name)
-        if stated is None and default is not None:
+        text = self.get_attribute(name)
+        if text is None and default is not None:
             return default
         try:
-            return float(stated or "")
+            return float(text or "")
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {stated!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}") from error
 
     def find_output(self, port: int) -> Port | None:
         """Return the output port with the id ``port``, or None if there is none."""

@@ -46,24 +46,24 @@ def make_output_names(model: OpenVINOModel) -> tuple[str, ...]:
     candidate, or else their first one with ``_1``, ``_2`` and so on appended.
     """
     results = model.outputs
-    own = [_SINK.sub("", layer.name) for layer in results]
-    found = [_list_claims(model, layer) for layer in results]
+    bases = [_SINK.sub("", layer.name) for layer in results]
+    candidates = [_list_claims(model, layer) for layer in results]
     claims = [
-        (*sorted(names, key=lambda name: (name != mine, name)), mine, layer.name)
-        for names, mine, layer in zip(found, own, results, strict=True)
+        (*sorted(names, key=lambda name: (name != base, name)), base, layer.name)
+        for names, base, layer in zip(candidates, bases, results, strict=True)
     ]
-    taken: set[str] = set()
+    used: set[str] = set()
     names: dict[int, str] = {}
     for position in sorted(
-        range(len(results)), key=lambda at: (own[at] not in found[at], not results[at].output_names)
+        range(len(results)), key=lambda at: (bases[at] not in candidates[at], not results[at].output_names)
     ):
-        free = next((name for name in claims[position] if name not in taken), None)
+        free = next((name for name in claims[position] if name not in used), None)
         suffix = 0
         while free is None:
             suffix += 1
             name = f"{claims[position][0]}_{suffix}"
-            free = None if name in taken else name
-        taken.add(free)
+            free = None if name in used else name
+        used.add(free)
         names[position] = free
     return tuple(names[position] for position in range(len(results)))
 

@@ -68,9 +68,9 @@ def set_layer(node: ir.Node, layer: Layer) -> None:
 
 def to_nodes(model: OpenVINOModel) -> ir.Model:
     """Convert a model to onnx-ir, with the nodes in topological order."""
-    made = ir.Model(_to_graph(model.graph), ir_version=model.version)
-    made.meta[SOURCE] = model
-    return made
+    converted = ir.Model(_to_graph(model.graph), ir_version=model.version)
+    converted.meta[SOURCE] = model
+    return converted
 
 
 def _to_graph(graph: Graph) -> ir.Graph:

@@ -97,9 +97,9 @@ def read_if(layer: Layer, where: Where) -> Mapping[str, PortMap]:
     if not layer.inputs:
         raise ModelError(f"{layer} has no condition", where)
     found = {f"{branch}_body": _read_port_map(layer, f"{branch}_", where) for branch in ("then", "else")}
-    for one in found.values():
-        sliced = any(entry.slicing is not None for entry in one.inputs + one.outputs)
-        if sliced or one.carried or one.counter is not None or one.condition is not None:
+    for port_map in found.values():
+        sliced = any(entry.slicing is not None for entry in port_map.inputs + port_map.outputs)
+        if sliced or port_map.carried or port_map.counter is not None or port_map.condition is not None:
             raise ModelError(f"{layer} slices, counts or repeats, which an If does not", where)
     return found
 
@@ -135,13 +135,13 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
     outputs: list[PortMapEntry] = []
     purposes: dict[str, list[int]] = {"current_iteration": [], "execution_condition": []}
     for line in lines:
-        taken = line.tag == "input"
+        is_input = line.tag == "input"
         inner, purpose = _read_number(line, "internal_layer_id", where), line.get("purpose", "")
-        if inner not in (parameters if taken else results):
-            kind = "Parameter" if taken else "Result"
+        if inner not in (parameters if is_input else results):
+            kind = "Parameter" if is_input else "Result"
             raise ModelError(f"the port map of {layer} names layer {inner}, which is not a {kind}", where)
         if purpose:
-            if purpose != ("current_iteration" if taken else "execution_condition"):
+            if purpose != ("current_iteration" if is_input else "execution_condition"):
                 raise ModelError(f"purpose = {purpose[:80]!r} in the port map of {layer}", where)
             purposes[purpose].append(inner)
         port = _read_number(line, "external_port_id", where)
@@ -151,7 +151,7 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
         if position is None:
             raise ModelError(f"the port map of {layer} names {line.tag} port {port}, which is missing", where)
         entry = PortMapEntry(position, inner, _read_slicing(line, layer, where))
-        (inputs if taken else outputs).append(entry)
+        (inputs if is_input else outputs).append(entry)
     carried = {}
     for edge in _read_section(layer, "back_edges", {"edge"}, where, needed=False):
         source, target = _read_number(edge, "from-layer", where), _read_number(edge, "to-layer", where)
