@@ -372,15 +372,15 @@ def _parse_limit(table: Mapping[str, Any], name: str, title: str, releases: tupl
     rewrites = tuple(FIXES[_check_choice(FIXES, form, "rewrites")] for form in _iter_texts(table, "rewrites"))
     usual = next(
         (
-            USUAL_REWRITES[one.predicate.text]
-            for one in when
-            if one.predicate.text in USUAL_REWRITES and not one.negated
+            USUAL_REWRITES[condition.predicate.text]
+            for condition in when
+            if condition.predicate.text in USUAL_REWRITES and not condition.negated
         ),
         (),
     )
     message = (
         table.get("message")
-        or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.description for one in when)}"
+        or f"{title} {_OUTCOMES[outcome]} if {' and '.join(condition.description for condition in when)}"
     )
     return Limit(
         code=f"{name}.{code}",
