@@ -366,7 +366,7 @@ class Uploads:
 
 
 class _ExistingFiles:
-    """Existing files that are compared with what would be sent to them."""
+    """Existing files that are compared with the bytes that would be sent to them."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._files = [RemoteFile(address) for address in addresses]
