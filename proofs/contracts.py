@@ -69,7 +69,7 @@ PARTS = f"up to {MAX_PARTS} parts", range(1, MAX_PARTS + 1)
 def explicit_fits(sizes: ModuleType, spans: ModuleType, count: int) -> Any:
     lengths = tuple(whole(f"length{i}", 0) for i in range(count))
     size = whole("D", 0)
-    fits = sizes.violation(sizes.Division(SizeRule.EXPLICIT, lengths=lengths), size) is None
+    fits = sizes.find_violation(sizes.Division(SizeRule.EXPLICIT, lengths=lengths), size) is None
     return sum(lengths) == size if fits else sum(lengths) != size
 
 
@@ -78,17 +78,17 @@ def explicit_covers(sizes: ModuleType, spans: ModuleType, count: int) -> Iterato
     lengths = tuple(whole(f"length{i}", 0) for i in range(count))
     size = whole("D", 0)
     division = sizes.Division(SizeRule.EXPLICIT, lengths=lengths)
-    yield sizes.part_count(division, size) == count
-    if sizes.violation(division, size) is None:
+    yield sizes.count_parts(division, size) == count
+    if sizes.find_violation(division, size) is None:
         yield from _cover(sizes, division, size, count)
         for i in range(count):
-            yield sizes.part_size(division, size, i) == lengths[i]
+            yield sizes.compute_part_size(division, size, i) == lengths[i]
 
 
 def _cover(sizes: ModuleType, division: Any, size: Any, count: int) -> Iterator[Any]:
     begin: Any = 0
     for i in range(count):
-        part = sizes.part_size(division, size, i)
+        part = sizes.compute_part_size(division, size, i)
         yield part >= 0
         yield part <= size
         begin = begin + part
@@ -101,12 +101,12 @@ def remainder_covers(sizes: ModuleType, spans: ModuleType, count: int) -> Iterat
     for at in range(count):
         others = tuple(whole(f"length{i}", 0) for i in range(count - 1))
         division = sizes.Division(SizeRule.REMAINDER, lengths=(*others[:at], -1, *others[at:]))
-        yield sizes.part_count(division, size) == count
-        fits = sizes.violation(division, size) is None
+        yield sizes.count_parts(division, size) == count
+        fits = sizes.find_violation(division, size) is None
         yield (size >= sum(others)) if fits else (size < sum(others))
         if fits:
             yield from _cover(sizes, division, size, count)
-            yield sizes.part_size(division, size, at) == size - sum(others)
+            yield sizes.compute_part_size(division, size, at) == size - sum(others)
 
 
 @claim("EVEN: a violation exactly where n does not divide D; else n parts of D / n")
@@ -114,9 +114,9 @@ def even_divides(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
     size, count, index = whole("D", 0), whole("n", 1), whole("i", 0)
     assume(index < count)
     division = sizes.Division(SizeRule.EVEN, count=count)
-    yield sizes.part_count(division, size) == count
-    if sizes.violation(division, size) is None:
-        yield count * sizes.part_size(division, size, index) == size
+    yield sizes.count_parts(division, size) == count
+    if sizes.find_violation(division, size) is None:
+        yield count * sizes.compute_part_size(division, size, index) == size
     else:
         quotient = whole("q")
         assume(quotient * count == size)  # then D / n has no rest
@@ -129,9 +129,9 @@ def even_divides(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
 def ceil_covers(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
     size, count, index = whole("D", 0), whole("n", 1), whole("i", 0)
     division = sizes.Division(SizeRule.CEIL, count=count)
-    yield sizes.violation(division, size) is None
-    yield sizes.part_count(division, size) == count
-    chunk = sizes.part_size(division, size, 0)  # the first part is a whole chunk
+    yield sizes.find_violation(division, size) is None
+    yield sizes.count_parts(division, size) == count
+    chunk = sizes.compute_part_size(division, size, 0)  # the first part is a whole chunk
     yield from _chunked(sizes, division, size, index, chunk)
     yield count * chunk >= size
     yield min(size, count * chunk) == size
@@ -141,13 +141,13 @@ def ceil_covers(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
 def ceil_least(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
     size, count, other = whole("D", 0), whole("n", 1), whole("c", 0)
     assume(count * other >= size)
-    chunk = sizes.part_size(sizes.Division(SizeRule.CEIL, count=count), size, 0)
+    chunk = sizes.compute_part_size(sizes.Division(SizeRule.CEIL, count=count), size, 0)
     products_rise(count, other + 1, chunk)
     yield chunk <= other
 
 
 def _chunked(sizes: ModuleType, division: Any, size: Any, index: Any, chunk: Any) -> Iterator[Any]:
-    part = sizes.part_size(division, size, index)
+    part = sizes.compute_part_size(division, size, index)
     yield part >= 0
     yield part <= size
     yield part <= chunk
@@ -159,21 +159,21 @@ def _chunked(sizes: ModuleType, division: Any, size: Any, index: Any, chunk: Any
 def chunk_covers(sizes: ModuleType, spans: ModuleType, _: int) -> Iterator[Any]:
     size, chunk, index = whole("D", 0), whole("s", 1), whole("i", 0)
     division = sizes.Division(SizeRule.CHUNK, chunk=chunk)
-    yield sizes.violation(division, size) is None
-    count = sizes.part_count(division, size)
+    yield sizes.find_violation(division, size) is None
+    count = sizes.count_parts(division, size)
     yield count >= 0
     yield count * chunk >= size
     yield from _chunked(sizes, division, size, index, chunk)
     if index < count:
         products_rise(chunk, index + 1, count)
-        part = sizes.part_size(division, size, index)
+        part = sizes.compute_part_size(division, size, index)
         yield part >= 1
         if index + 1 < count:
             products_rise(chunk, index + 2, count)
             yield part == chunk
 
 
-@claim("part_sizes is part_size of the first parts, for every rule", *PARTS)
+@claim("compute_part_sizes is compute_part_size of the first parts, for every rule", *PARTS)
 def sizes_agree(sizes: ModuleType, spans: ModuleType, count: int) -> Iterator[Any]:
     size = whole("D", 0)
     rule = _chosen(len(RULES))
@@ -187,13 +187,13 @@ def sizes_agree(sizes: ModuleType, spans: ModuleType, count: int) -> Iterator[An
         sizes.Division(SizeRule.CEIL, count=number),
         sizes.Division(SizeRule.CHUNK, chunk=number),
     )[rule]
-    if sizes.violation(division, size) is None:
+    if sizes.find_violation(division, size) is None:
         if rule == 2:
             assume(number >= count)
-        found = sizes.part_sizes(division, size, count)
+        found = sizes.compute_part_sizes(division, size, count)
         yield len(found) == count
         for i in range(count):
-            yield found[i] == sizes.part_size(division, size, i)
+            yield found[i] == sizes.compute_part_size(division, size, i)
 
 
 RULES = tuple(SizeRule)
@@ -234,18 +234,18 @@ def _ranges(rule: SizeRule, bounded: bool) -> Callable[[ModuleType, ModuleType, 
         if high is not None:
             assume(size <= high)
             assume(low < high)
-        if sizes.violation(division, size) is not None:
+        if sizes.find_violation(division, size) is not None:
             return
         axis = Range(low, high)
         match _chosen(3):
             case 0:
                 yield from _within(spans.find_valid_sizes(division, axis), size)
             case 1:
-                yield from _within(spans.bound_count(division, axis), sizes.part_count(division, size))
+                yield from _within(spans.bound_count(division, axis), sizes.count_parts(division, size))
             case _:
                 index = _chosen(number)
-                if index < sizes.part_count(division, size):
-                    part = sizes.part_size(division, size, index)
+                if index < sizes.count_parts(division, size):
+                    part = sizes.compute_part_size(division, size, index)
                     yield from _within(spans.bound_part(division, axis, index), part)
 
     return makes
@@ -283,8 +283,8 @@ MUTANTS = (
     ("CEIL", "arithmetic", CEIL_DIV, "dividend // divisor"),
     ("CEIL: the chunk", "arithmetic", CEIL_DIV, "(dividend + divisor) // divisor"),
     ("CHUNK", "arithmetic", "return _divide_up(size, division.chunk)", "return size // division.chunk"),
-    ("part_sizes", "arithmetic", "(size - full * chunk,)", "(chunk,)"),
-    ("part_sizes", "arithmetic", FULL, f"{FULL[:-1]} + 1)"),
+    ("compute_part_sizes", "arithmetic", "(size - full * chunk,)", "(chunk,)"),
+    ("compute_part_sizes", "arithmetic", FULL, f"{FULL[:-1]} + 1)"),
     ("CHUNK, sizes from lo to", "ranges", "candidates = {lo, hi, block}", "candidates = {lo, block}"),
     ("CEIL, sizes from lo on", "ranges", "return Range(min(values))", "return 0"),
 )
@@ -304,7 +304,7 @@ def mutated(module: str, old: str, new: str) -> tuple[ModuleType, ModuleType]:
         sys.modules[copy.__name__] = copy  # dataclasses look for the module of a class
         exec(compile(source, f"{name}.py", "exec"), copy.__dict__)  # noqa: S102
         made[name] = copy
-    for name in ("Division", "part_count", "part_size", "violation"):
+    for name in ("Division", "count_parts", "compute_part_size", "find_violation"):
         setattr(made["ranges"], name, getattr(made["arithmetic"], name))
     return made["arithmetic"], made["ranges"]
 

@@ -19,7 +19,7 @@ from splitops.models.check import LIMITS, Limit, Target
 from splitops.models.check.codes import get_page
 from splitops.models.check.explanations import Explanation, explain, get_rule_examples
 from splitops.models.check.messages import Message, list_messages
-from splitops.models.check.targets import names
+from splitops.models.check.targets import list_target_names
 from splitops_compare.cases import build_case, find_case
 
 PAGE: Final = DOCS / "runtime-errors.md"
@@ -103,7 +103,7 @@ def page() -> str:
         for limit in LIMITS:
             if any(re.search(rf"\b{word}\b", limit.message) for word in words):
                 text += f"- [`{limit.code}`](#{_anchor(limit.code)}): {limit.message}.\n"
-    for target in map(Target.load, names()):
+    for target in map(Target.load, list_target_names()):
         text += f"\n## {target.title}\n"
         for limit in sorted(target.limits, key=lambda one: one.code):
             text += f'\n<div class="card" markdown>\n\n{_limit(limit, explain(limit.code))}\n</div>\n'

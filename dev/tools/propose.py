@@ -23,7 +23,7 @@ from splitops.models.check.predicates import (
     SplitPredicates,
     parse_condition,
 )
-from splitops.models.check.targets import load_targets, names
+from splitops.models.check.targets import list_target_names, load_targets
 from splitops.models.formats.model import CheckedModel
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.models.split_nodes import SplitNode
@@ -83,7 +83,7 @@ def proposals(peer: str) -> Iterator[tuple[str, str, Counter[VerdictKind]]]:
         one.text: {
             case
             for case, _, (_, site, model) in cases
-            if one.met(SplitPredicates(site, model)) is Certainty.YES
+            if one.evaluate(SplitPredicates(site, model)) is Certainty.YES
         }
         for one in conditions()
     }
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, text, counted in found:
         outcomes = ", ".join(f"{count} {word}" for word, count in counted.items())
         print(f"{counted.total():4}  {name:20} {text:60} {outcomes}")
-    if arguments[0] in names():
+    if arguments[0] in list_target_names():
         for case, word in unexplained(arguments[0]):
             print(f"unexplained: {word:10} {case}")
     return 0

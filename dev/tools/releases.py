@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from splitops.models.check import Limit, Outcome, Target
-from splitops.models.check.limits import release_numbers
+from splitops.models.check.limits import parse_release
 from splitops_compare import ComparisonReport
 from splitops_compare.data import Verdict, VerdictKind
 from splitops_compare.reports.report_diff import read_report
@@ -86,8 +86,8 @@ def offered(runtime: Runtime) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     listed = re.search(r"Available versions: (.*)", done.stdout)
     releases = listed[1].split(", ") if listed else []
-    floor = release_numbers(runtime.floor)
-    return [release for release in reversed(releases) if release_numbers(release) >= floor]
+    floor = parse_release(runtime.floor)
+    return [release for release in reversed(releases) if parse_release(release) >= floor]
 
 
 def ask(runtime: Runtime, release: str) -> ComparisonReport:
@@ -147,7 +147,7 @@ def add(table: dict[str, Any], release: str, verdicts: Mapping[str, str]) -> Non
     """Put a release in its place in a table."""
     if release in table["releases"]:
         return
-    releases = sorted([*table["releases"], release], key=release_numbers)
+    releases = sorted([*table["releases"], release], key=parse_release)
     at = releases.index(release)
     for case in table["cases"].keys() | verdicts.keys():
         row = table["cases"].get(case, NONE * len(table["releases"]))
@@ -178,7 +178,7 @@ def history(table: Mapping[str, Any]) -> dict[tuple[str, str, str], list[str]]:
         for (_, before), (release, after) in pairwise(told):
             if before != after:
                 found.setdefault((release, before, after), []).append(case)
-    return dict(sorted(found.items(), key=lambda item: (release_numbers(item[0][0]), item[0])))
+    return dict(sorted(found.items(), key=lambda item: (parse_release(item[0][0]), item[0])))
 
 
 if __name__ == "__main__":

@@ -640,10 +640,10 @@ def test_a_huge_number_of_parts_is_counted(number: int, size: str) -> None:
     """Run in a process of its own: a loop over 2^62 parts is not left by an exception."""
     script = f"""
 import onnx.parser, splitops
-from splitops.models.check.targets import names
+from splitops.models.check.targets import list_target_names
 text = '<ir_version: 8, opset_import: ["": 18]> g (float[{size}] x) => (float[A] a, float[B] b)'
 model = onnx.parser.parse_model(text + '{{ a, b = Split<num_outputs = {number}>(x) }}')
-splitops.check(model, names())
+splitops.check(model, list_target_names())
 splitops.fix(model, "openvino", partial=True)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -16,7 +16,7 @@ from splitops.cli import cli
 from splitops.models.check.codes import list_codes
 from splitops.models.check.explanations import explain_message
 from splitops.models.check.messages import Message, find_messages, list_messages
-from splitops.models.check.targets import names
+from splitops.models.check.targets import list_target_names
 
 TEXTS = tomllib.loads(Path(__file__).with_name("messages.toml").read_text())
 SURROUNDINGS = {
@@ -74,7 +74,9 @@ def test_messages_are_of_many_programs_and_say_what_to_do() -> None:
         assert message.seen, message.text
         assert message.codes or (message.meaning and (message.fix or message.command)), message.text
         assert not message.meaning.endswith("."), message.text
-        assert set(re.findall(r"--for ([\w-]+)", f"{message.command} {message.fix}")) <= set(names())
+        assert set(re.findall(r"--for ([\w-]+)", f"{message.command} {message.fix}")) <= set(
+            list_target_names()
+        )
         found = explain_message(message.text)
         assert any(one.fix or one.command for one in found), message.text
         assert all(one.meaning and one.page for one in found), message.text

@@ -273,8 +273,8 @@ def test_every_word_has_a_test() -> None:
 def test_a_word_says_surely_maybe_or_no(text: str) -> None:
     opposite = parse_condition(f"not {text}")
     for one, expected in WORDS_OF_SPLITS[text]:
-        assert parse_condition(text).met(SplitPredicates(one, AROUND)) is expected, one
-        assert opposite.met(SplitPredicates(one, AROUND)) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
+        assert parse_condition(text).evaluate(SplitPredicates(one, AROUND)) is expected, one
+        assert opposite.evaluate(SplitPredicates(one, AROUND)) is {YES: NO, MAYBE: MAYBE, NO: YES}[expected]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from scripts import script
 from splitops.cli import cli
 from splitops.models.check import Target, check
 from splitops.models.check.predicates import PREDICATES
-from splitops.models.check.targets import names
+from splitops.models.check.targets import list_target_names
 from splitops.models.fix import FixStatus, fix, fix_with_report
 from splitops.models.formats.openvino import Builder, OpenVINOModel
 
@@ -313,7 +313,7 @@ def test_codes_of_a_file_are_selected_and_ignored(model: Path) -> None:
 def test_targets_are_listed_with_their_releases_and_evidence() -> None:
     done = CliRunner().invoke(cli, ["targets"])
     assert done.exit_code == 0
-    assert all(name in done.output for name in names())
+    assert all(name in done.output for name in list_target_names())
     one = CliRunner().invoke(cli, ["targets", "onnxruntime==1.32", "--json"])
     (found,) = json.loads(one.output)
     assert found["release"] == "1.32"

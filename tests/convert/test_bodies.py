@@ -212,7 +212,7 @@ def _open(model: ir.OpenVINOModel, name: str, **data: str) -> ir.OpenVINOModel:
 
 _ONE_LONGER = _open(_open(iterator([slices(0), slices(1)], slices(2, 2)), "x", shape="3,2"), "z", shape="4,2")
 _LOST = [
-    ('external_port_id="3"', 'external_port_id="9"', "port 9, which it lacks"),
+    ('external_port_id="3"', 'external_port_id="9"', "port 9, which is missing"),
     (
         '(<input [^>]*)internal_layer_id="[0-9]+"',
         r'\1internal_layer_id="99"',

@@ -20,7 +20,7 @@ import pytest
 from conversion_runtimes import run_apart
 
 import splitops
-from splitops.models.formats.openvino import from_bytes, input_names
+from splitops.models.formats.openvino import from_bytes, make_input_names
 
 pytest.importorskip("openvino")
 pytest.importorskip("onnxruntime")
@@ -80,7 +80,7 @@ def _feeds(model: Any, network: _Network) -> dict[str, Any]:
         constants = {tensor.name for tensor in model.graph.initializer}
         names = [value.name for value in model.graph.input if value.name not in constants]
     else:
-        names = list(input_names(model))
+        names = list(make_input_names(model))
     return dict(zip(names, network.arrays("i"), strict=True))
 
 

@@ -56,7 +56,7 @@ def test_what_comes_after_a_crash_is_read_by_a_new_process() -> None:
     with pytest.raises(EngineError, match="SIGSEGV"):
         splitops.convert(onnx.parser.parse_model(CRASHES), to="openvino")
     made = splitops.convert(onnx.parser.parse_model(RELU), to="openvino")
-    assert made.graph.layers_of_type("Result")
+    assert made.graph.list_layers("Result")
 
 
 def test_conversions_share_a_process() -> None:

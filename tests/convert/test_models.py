@@ -521,7 +521,7 @@ def test_a_split_keeps_its_name_as_a_layer() -> None:
     model = parsed("""
         <ir_version: 8, opset_import: ["": 13]>
         g (float[6] x) => (float[3] a, float[3] b) { [halve] a, b = Split<axis = 0>(x) }""")
-    (split,) = convert(model, to="openvino").graph.layers_of_type("Split", "VariadicSplit")  # type: ignore[union-attr]
+    (split,) = convert(model, to="openvino").graph.list_layers("Split", "VariadicSplit")  # type: ignore[union-attr]
     assert split.name == "halve"
 
 

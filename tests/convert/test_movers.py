@@ -64,7 +64,7 @@ def test_slices_go_to_openvino_and_back(opset: int, bounds: dict[str, list[int]]
     expected = list(splitops.run(model, feeds, engine="reference").values())
     there = convert_with_report(model, to="openvino")
     assert isinstance(there.model, OpenVINOModel), str(there)
-    (layer,) = there.model.graph.layers_of_type("Slice")
+    (layer,) = there.model.graph.list_layers("Slice")
     assert layer.version == "opset8"
     assert layer.name == "slice"
     assert equal(list(splitops.run(there.model, feeds, engine="reference").values()), expected)
@@ -81,7 +81,7 @@ def test_a_slice_by_computed_bounds_states_its_steps() -> None:
         }""")
     feeds = {"x": np.arange(8, dtype=np.float32), "start": np.array([1]), "end": np.array([3])}
     there = convert_with_report(model, to="openvino")
-    (layer,) = there.model.graph.layers_of_type("Slice")
+    (layer,) = there.model.graph.list_layers("Slice")
     assert len(layer.inputs) == 4
     assert equal(
         list(splitops.run(there.model, feeds, engine="reference").values()),
@@ -133,7 +133,7 @@ def test_a_default_that_a_caller_can_replace_is_the_value_in_openvino(only: str)
         g (float[4] x, float[4] w = {{1, 2, 3, 4}}) => (float[a] p, float[b] q) {{
             z = {only}(w) p, q = Split(z) }}""")
     converted = convert(model, to="openvino")
-    assert [layer.name for layer in converted.graph.layers_of_type("Parameter")] == ["x"]
+    assert [layer.name for layer in converted.graph.list_layers("Parameter")] == ["x"]
     feeds = {"x": np.zeros(4, np.float32)}
     found = splitops.run(converted, feeds, engine="reference").values()
     assert [part.tolist() for part in found] == [[1, 2], [3, 4]]

@@ -170,7 +170,7 @@ def test_a_row_for_both_directions_needs_no_openvino(
         if not report.complete:
             missing.append(f"{case.label}: {report.problem}")
             continue
-        (layer,) = report.model.graph.layers_of_type(operator.openvino[0].name)
+        (layer,) = report.model.graph.list_layers(operator.openvino[0].name)
         assert layer.version in {f"opset{version}" for version in versions}
         report.save(folder / f"back{index}.xml")
         jobs.append((index, str(folder / f"back{index}.xml"), [case.feeds]))

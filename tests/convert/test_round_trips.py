@@ -17,7 +17,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import splitops.models
 from splitops.models.convert import convert_with_report
 from splitops.spec import SizeRule
-from splitops.spec.sizes.arithmetic import Division, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes
 
 _TYPES = {
     TensorProto.FLOAT: np.float32,
@@ -179,7 +179,7 @@ def test_the_lengths_of_a_count_are_the_plans() -> None:
     computed = {opset: convert_with_report(model, to=f"onnx:{opset}") for opset in (10, 11, 12, 13)}
     assert all("computed" in str(report) for report in computed.values())
     for size in range(40):
-        planned = part_sizes(Division(SizeRule.CEIL, count=5), size, 5)
+        planned = compute_part_sizes(Division(SizeRule.CEIL, count=5), size, 5)
         for report in computed.values():
             found = _outputs(report.model, {"x": np.zeros(size, np.float32)})
             assert tuple(len(part) for part in found) == planned

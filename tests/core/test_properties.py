@@ -20,10 +20,10 @@ from splitops.spec import ELEMENT_TYPES, SizeRule
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.sizes.arithmetic import (
     Division,
-    part_count,
-    part_size,
-    part_sizes,
-    violation,
+    compute_part_size,
+    compute_part_sizes,
+    count_parts,
+    find_violation,
 )
 from splitops.splitting import MAX_PARTS, SplitRequest, plan_request
 
@@ -58,14 +58,14 @@ def divisions(
 
 
 def all_sizes(division: Division, size: int) -> tuple[int, ...]:
-    return part_sizes(division, size, part_count(division, size))
+    return compute_part_sizes(division, size, count_parts(division, size))
 
 
 @given(divisions())
 def test_sizes_are_not_negative_and_sum_to_the_axis(made: tuple[Division, int]) -> None:
     """The rule: 'they sum to D', for every size rule."""
     division, size = made
-    assert violation(division, size) is None
+    assert find_violation(division, size) is None
     sizes = all_sizes(division, size)
     assert min(sizes, default=0) >= 0
     assert sum(sizes) == size
@@ -75,11 +75,11 @@ def test_sizes_are_not_negative_and_sum_to_the_axis(made: tuple[Division, int]) 
 def test_part_sizes_are_the_part_size_of_each(made: tuple[Division, int], data: st.DataObject) -> None:
     """The rule: 'There is one arithmetic': all parts at once, the first ones and each one alone agree."""
     division, size = made
-    count = part_count(division, size)
-    each = tuple(part_size(division, size, index) for index in range(count))
-    assert part_sizes(division, size, count) == each
+    count = count_parts(division, size)
+    each = tuple(compute_part_size(division, size, index) for index in range(count))
+    assert compute_part_sizes(division, size, count) == each
     first = data.draw(st.integers(0, count))
-    assert part_sizes(division, size, first) == each[:first]
+    assert compute_part_sizes(division, size, first) == each[:first]
 
 
 def walk(size: int, chunk: int) -> list[int]:
@@ -108,7 +108,7 @@ def test_chunks_are_as_many_as_it_takes(size: int, chunk: int) -> None:
     """The rule: 'ceil(D / s) parts of s, of which the last may be smaller'."""
     division = Division(SizeRule.CHUNK, chunk=chunk)
     parts = walk(size, chunk)
-    assert part_count(division, size) == len(parts)
+    assert count_parts(division, size) == len(parts)
     assert list(all_sizes(division, size)) == parts
 
 
@@ -117,10 +117,10 @@ def test_even_parts_are_equal_or_rejected(size: int, count: int) -> None:
     """The rule: 'n divides D, and each part has D / n'."""
     division = Division(SizeRule.EVEN, count=count)
     if size in range(0, size + count, count):
-        assert violation(division, size) is None
+        assert find_violation(division, size) is None
         assert len(set(all_sizes(division, size))) == 1
     else:
-        broken = violation(division, size)
+        broken = find_violation(division, size)
         assert broken is not None
         assert broken.rule == "parts.divisible"
 
@@ -130,13 +130,13 @@ def test_lengths_fit_one_size_only(made: tuple[Division, int], error: int) -> No
     """The rules: 'they sum to D', and what -1 takes 'may be 0 but not negative'."""
     division, size = made
     if division.rule is SizeRule.EXPLICIT:
-        broken = violation(division, size + error)
+        broken = find_violation(division, size + error)
         assert broken is not None
         assert broken.rule == "lengths.sum"
     if division.rule is SizeRule.REMAINDER:
         least = sum(length for length in division.lengths if length >= 0)
-        assert violation(division, least) is None
-        broken = violation(division, least - abs(error))
+        assert find_violation(division, least) is None
+        broken = find_violation(division, least - abs(error))
         assert broken is not None
         assert broken.rule == "remainder.negative"
 

@@ -85,7 +85,7 @@ def test_what_becomes_of_a_process(passes: Callable[[], bool], status: str) -> N
 
 @forks
 def test_a_mutant_takes_the_place_of_a_function_that_others_have_already() -> None:
-    source = "def g(*dims: Dim | None, least: int = 3) -> Dim | None:\n    return dimension(least, None)"
+    source = "def g(*dims: Dim | None, least: int = 3) -> Dim | None:\n    return make_dim(least, None)"
     mutant = mutants.Mutant("spec.sizes.ranges", "hull", "g", source, CHANGE)
 
     def passes() -> bool:

@@ -316,7 +316,7 @@ def stated(path: Path, name: str, **entries: str) -> None:
     [
         ({"location": "../x.onnx.data"}, "leads out"),
         ({"location": "/etc/passwd"}, "leads out"),
-        ({"length": "100"}, "takes 8192"),
+        ({"length": "100"}, "requires 8192"),
         ({"length": "-1"}, "length"),
         ({"offset": "99999999999"}, "of a file of"),
         ({"offset": "1"}, "overlap"),
@@ -394,7 +394,7 @@ def test_constants_of_one_name_are_numbered(tmp_path):
         "c#2": [2, 3, 4],
     }
     (tmp_path / "m.bin").write_bytes(bytes(4))
-    with pytest.raises(FileError, match="the weights have 4"):
+    with pytest.raises(FileError, match="the weights have 4 bytes"):
         splitops.files.open(tmp_path / "m.xml")
 
 

@@ -153,7 +153,7 @@ def test_data_that_the_model_would_replace_is_kept(path: Path) -> None:
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = entry.value.replace("m.onnx.data", "link.onnx")
-    with pytest.raises(splitops.ModelError, match="holds data that is to be kept"):
+    with pytest.raises(splitops.ModelError, match="contains data that should be kept"):
         write_model(model, link, keep_data=True)
 
 

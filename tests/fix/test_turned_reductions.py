@@ -143,7 +143,7 @@ def test_a_reduction_of_all_axes_or_of_those_of_an_input_stays_as_it_is(made: An
     assert splitops.fix(model, "openvino") == model
     converted = splitops.convert(model, "openvino")
     (reduces,) = (layer for layer in converted.graph.layers if layer.type.startswith("Reduce"))
-    assert reduces.attribute("keep_dims") == "false"
+    assert reduces.get_attribute("keep_dims") == "false"
     assert splitops.fix(converted, "openvino").graph.by_id[reduces.id] == reduces
 
 

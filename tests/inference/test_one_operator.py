@@ -15,7 +15,7 @@ import splitops
 from splitops.errors import Rule, RuleError
 from splitops.spec import ELEMENT_TYPES, schema
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import dimension
+from splitops.spec.sizes.dims import make_dim
 from splitops.splitting.binding import Fact, bind
 from splitops.splitting.inference import infer_binding
 
@@ -196,24 +196,24 @@ def test_split_to_sequence(shape: list[Any], split: Any, keepdims: int) -> None:
 @pytest.mark.parametrize(("lo", "hi"), [(0, 0), (0, 6), (2, 6), (1, 1)])
 def test_a_scalar_chunk_of_unknown_size(lo: int, hi: int) -> None:
     row = splitops.schema("SplitToSequence")
-    facts = [Fact(None, (dimension(lo, hi),)), Fact(ELEMENT_TYPES["int64"], ())]
+    facts = [Fact(None, (make_dim(lo, hi),)), Fact(ELEMENT_TYPES["int64"], ())]
     inferred = infer_binding(bind(row, {}, facts))
     parts = [
         [part.shape[0] for part in splitops.onnx.split_to_sequence(np.zeros(size), chunk)]
         for size in range(lo, hi + 1)
         for chunk in range(1, hi + 2)
     ]
-    assert inferred.count == dimension(min(map(len, parts)), max(map(len, parts)))
+    assert inferred.count == make_dim(min(map(len, parts)), max(map(len, parts)))
     sizes = [size for row in parts for size in row]
     if sizes:
-        assert inferred.element == (dimension(min(sizes), max(sizes)),)
+        assert inferred.element == (make_dim(min(sizes), max(sizes)),)
 
 
 def test_more_unknown_lengths_than_are_listed_may_each_be_all_of_the_axis() -> None:
     count = 1 << 17
-    facts = [Fact(None, (dimension(2, 6),)), Fact(ELEMENT_TYPES["int64"], (count,))]
+    facts = [Fact(None, (make_dim(2, 6),)), Fact(ELEMENT_TYPES["int64"], (count,))]
     inferred = infer_binding(bind(schema("Split", 13), {}, facts, outputs=count))
-    assert inferred.parts == ((dimension(0, 6),),) * count
+    assert inferred.parts == ((make_dim(0, 6),),) * count
 
 
 def test_chunks_of_data_of_unknown_rank_are_of_any_number() -> None:

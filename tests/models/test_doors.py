@@ -76,7 +76,7 @@ def test_check_finds_what_is_no_model():
 
 
 def test_load_says_what_it_takes():
-    with pytest.raises(ModelError, match="load reads a file, but is given a ModelProto, not a path"):
+    with pytest.raises(ModelError, match="load requires a path, not a ModelProto"):
         splitops.load(split_model())
 
 
@@ -89,7 +89,7 @@ def test_a_report_is_saved_as_its_model(tmp_path, report):
     made = report(split_model())
     splitops.save(made, tmp_path / "m.onnx")
     assert splitops.load(tmp_path / "m.onnx") == made.model
-    with pytest.raises(ModelError, match=r"give its \.model"):
+    with pytest.raises(ModelError, match=r"pass its \.model"):
         splitops.run(made, {})
 
 

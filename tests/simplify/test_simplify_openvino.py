@@ -94,8 +94,8 @@ class Make:
 def feeds_of(model: ov.OpenVINOModel, **sizes: int) -> dict[str, Any]:
     random = np.random.default_rng(0)
     feeds = {}
-    for layer, name in zip(model.inputs, ov.input_names(model), strict=True):
-        shape = layer.shape(layer.where)
+    for layer, name in zip(model.inputs, ov.make_input_names(model), strict=True):
+        shape = layer.read_shape(layer.where)
         assert shape is not None
         exact = [dim if isinstance(dim, int) else sizes.get(name, 6) for dim in shape]
         feeds[name] = random.random(exact, dtype=np.float32)
@@ -116,7 +116,7 @@ def simplified(model: ov.OpenVINOModel, *, bad: int | None = None, size: int = 6
     for given_size in (size, bad):
         if given_size is None:
             continue
-        feeds = feeds_of(model, **dict.fromkeys(ov.input_names(model), given_size))
+        feeds = feeds_of(model, **dict.fromkeys(ov.make_input_names(model), given_size))
         expected, results = outcome(model, feeds), outcome(again, feeds)
         assert (expected is None) == (results is None) == (given_size == bad)
         if expected is not None:
@@ -478,7 +478,7 @@ def test_outputs_that_are_a_whole_axis_keep_their_names(version: int) -> None:
     data = make.input("4,6")
     cuts = [make.gathered(data, 1, at) for at in ([0, 1, 2], [3, 4, 5])]
     model = make.outputs(*cuts)
-    assert ov.output_names(simplified(model).model) == ov.output_names(model)
+    assert ov.make_output_names(simplified(model).model) == ov.make_output_names(model)
 
 
 def test_pieces_are_concatenated_anew() -> None:
@@ -650,6 +650,6 @@ def test_joining_nested_splits_states_each_part_once(monkeypatch: pytest.MonkeyP
         builder.result(part, f"part{number}")
     builder.result(rest, "rest")
     result = simplify_with_report(builder.model())
-    (split,) = result.model.graph.layers_of_type("Split", "VariadicSplit")
+    (split,) = result.model.graph.list_layers("Split", "VariadicSplit")
     assert (split.name, len(split.outputs)) == ("split0", splits + 1)
     assert sum(stated) < 4 * splits

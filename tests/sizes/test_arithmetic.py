@@ -9,11 +9,11 @@ from splitops.spec import SizeRule
 from splitops.spec.sizes.arithmetic import (
     Division,
     Violation,
+    compute_part_size,
+    compute_part_sizes,
+    count_parts,
     describe,
-    part_count,
-    part_size,
-    part_sizes,
-    violation,
+    find_violation,
 )
 
 EXPLICIT = Division(SizeRule.EXPLICIT, lengths=(2, 0, 3))
@@ -41,11 +41,11 @@ CHUNK = Division(SizeRule.CHUNK, chunk=4)
     ],
 )
 def test_the_sizes_of_the_parts(division: Division, size: int, expected: tuple[int, ...]) -> None:
-    assert violation(division, size) is None
-    assert part_count(division, size) == len(expected)
-    assert tuple(part_size(division, size, index) for index in range(len(expected))) == expected
+    assert find_violation(division, size) is None
+    assert count_parts(division, size) == len(expected)
+    assert tuple(compute_part_size(division, size, index) for index in range(len(expected))) == expected
     for count in range(len(expected) + 1):
-        assert part_sizes(division, size, count) == expected[:count]
+        assert compute_part_sizes(division, size, count) == expected[:count]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_sizes_of_the_parts(division: Division, size: int, expected: tuple[i
     ],
 )
 def test_a_size_that_does_not_fit(division: Division, size: int, broken: Violation) -> None:
-    assert violation(division, size) == broken
+    assert find_violation(division, size) == broken
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitops.spec import SizeRule
-from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension, entries, exact_integer
+from splitops.spec.sizes.arithmetic import Division, compute_part_size, count_parts, find_violation
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim, to_entries, to_integer
 from splitops.spec.sizes.ranges import (
     bound_chunk,
     bound_count,
@@ -39,7 +39,7 @@ def divisions(draw: st.DrawFn) -> Division:
 
 
 def every_size(lo: int, hi: int, division: Division) -> list[int]:
-    return [size for size in range(lo, hi + 1) if violation(division, size) is None]
+    return [size for size in range(lo, hi + 1) if find_violation(division, size) is None]
 
 
 def bounds(found: Dim | None) -> tuple[int, int | None]:
@@ -55,15 +55,17 @@ def assert_tight(found: Dim | None, values: list[int]) -> None:
 @settings(max_examples=2 * settings.default.max_examples)
 @given(divisions(), st.integers(0, 25), st.integers(0, 25))
 def test_bounded_axes(division: Division, lo: int, width: int) -> None:
-    size = dimension(lo, lo + width)
+    size = make_dim(lo, lo + width)
     fits = every_size(lo, lo + width, division)
     if not fits:
         assert find_valid_sizes(division, size) is None
         return
     assert_tight(find_valid_sizes(division, size), fits)
-    assert_tight(bound_count(division, size), [part_count(division, at) for at in fits])
-    for index in range(min(part_count(division, at) for at in fits)):
-        assert_tight(bound_part(division, size, index), [part_size(division, at, index) for at in fits])
+    assert_tight(bound_count(division, size), [count_parts(division, at) for at in fits])
+    for index in range(min(count_parts(division, at) for at in fits)):
+        assert_tight(
+            bound_part(division, size, index), [compute_part_size(division, at, index) for at in fits]
+        )
 
 
 FAR = 150
@@ -84,19 +86,19 @@ def test_axes_without_an_upper_bound(division: Division, lo: int) -> None:
         assert bounds(found) == (min(values), None if grows else max(values))
 
     check(find_valid_sizes(division, Range(lo)), fits, near)
-    counts = [part_count(division, at) for at in fits]
+    counts = [count_parts(division, at) for at in fits]
     check(bound_count(division, Range(lo)), counts, counts[: len(near)])
     for index in range(min(counts)):
-        sizes = [part_size(division, at, index) for at in fits]
+        sizes = [compute_part_size(division, at, index) for at in fits]
         check(bound_part(division, Range(lo), index), sizes, sizes[: len(near)])
 
 
 @given(st.integers(1, 6), st.integers(0, 25), st.one_of(st.none(), st.integers(0, 25)))
 def test_any_chunk_of_an_axis(chunk: int, lo: int, width: int | None) -> None:
     division = Division(SizeRule.CHUNK, chunk=chunk)
-    size = Range(lo) if width is None else dimension(lo, lo + width)
+    size = Range(lo) if width is None else make_dim(lo, lo + width)
     axes = every_size(lo, FAR if width is None else lo + width, division)
-    chunks = [part_size(division, at, i) for at in axes for i in range(part_count(division, at))]
+    chunks = [compute_part_size(division, at, i) for at in axes for i in range(count_parts(division, at))]
     found = bound_chunk(division, size)
     if chunks:
         assert_tight(found, chunks)
@@ -140,9 +142,9 @@ def test_free_lengths_share_what_the_known_ones_leave(partial: tuple[int | None,
     assert (division.rule, division.lengths[-1], division.lengths.count(-1)) == (SizeRule.REMAINDER, -1, 1)
     assert len(division.lengths) == sum(length is not None and length >= 0 for length in partial) + 1
     for size in range(30):
-        assert (violation(division, size) is None) == (size >= known)
+        assert (find_violation(division, size) is None) == (size >= known)
         if size >= known:
-            assert part_size(division, size, len(division.lengths) - 1) == size - known
+            assert compute_part_size(division, size, len(division.lengths) - 1) == size - known
 
 
 dims = st.one_of(
@@ -196,17 +198,17 @@ def test_a_range_is_written(dim: Range, text: str) -> None:
 
 
 def test_a_dimension_of_one_size_is_exact() -> None:
-    assert dimension(2, 2, "N") == 2
-    assert dimension(2, 3, "N") == Range(2, 3, "N")
-    assert dimension(0, None) == UNKNOWN
+    assert make_dim(2, 2, "N") == 2
+    assert make_dim(2, 3, "N") == Range(2, 3, "N")
+    assert make_dim(0, None) == UNKNOWN
 
 
 def test_entries() -> None:
     for value in ([2, "N"], (2, "N")):
-        assert entries(value) == (2, "N")
-    assert entries(np.array([2, 3])) == (2, 3)
+        assert to_entries(value) == (2, "N")
+    assert to_entries(np.array([2, 3])) == (2, 3)
     for value in ("N", b"N", {2: 3}, iter([2]), 2, np.array(2)):
-        assert entries(value) is None
+        assert to_entries(value) is None
 
 
 def test_exact_integers() -> None:
@@ -215,8 +217,8 @@ def test_exact_integers() -> None:
             return 7
 
     for value in (5, np.int8(5), np.uint64(5)):
-        assert exact_integer(value) == 5
-        assert type(exact_integer(value)) is int
-    assert exact_integer(Index()) == 7
+        assert to_integer(value) == 5
+        assert type(to_integer(value)) is int
+    assert to_integer(Index()) == 7
     for value in (True, np.True_, 5.0, np.float64(5), "5", None, [5]):
-        assert exact_integer(value) is None
+        assert to_integer(value) is None

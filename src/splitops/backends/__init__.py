@@ -60,7 +60,7 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the library supports, as listed in :data:`BACKENDS`."""
+        """The capabilities of the library, as listed in :data:`BACKENDS`."""
         return _ENTRIES[self.name].capabilities
 
     def get_shape(self, array: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What each array library supports. The tables in the documentation are generated from here and tested."""
+"""Capabilities of each array library. The tables in the documentation are generated from here and tested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend supports.
+    """The calls, arrays and devices that a backend supports.
 
     Attributes:
         views: whether parts share memory with the data for ``copy=None``.

@@ -13,7 +13,7 @@ from splitops.calls.hints import LENGTHS, make_scalar_length_error
 from splitops.errors import ArrayError, LengthsError, Rule, rule_error, shown
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, exact_integer
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, to_integer
 from splitops.splitting.binding import Binding, Fact, bind, make_fact, make_unknown_type
 from splitops.splitting.binding.compiled_schema import compile_schema
 
@@ -86,7 +86,7 @@ def _unwrap_scalar(value: Any) -> Any:
 
 
 def _read_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
-    count = exact_integer(value)
+    count = to_integer(value)
     if count is not None and count >= 1:
         return count
     got = f"{name} = {shown(value)}"

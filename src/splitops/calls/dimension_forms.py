@@ -13,7 +13,7 @@ from typing import Any, Final
 from splitops.calls.arguments import bind_call
 from splitops.errors import ArrayError, shown
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension, entries, exact_integer
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim, to_entries, to_integer
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import Inference, infer_binding
 
@@ -46,7 +46,7 @@ def parse_shape_form(shape: Sequence[DimensionForm] | None) -> Shape | None:
     """
     if shape is None:
         return None
-    listed = entries(shape)
+    listed = to_entries(shape)
     if listed is None:
         raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of dimensions, or None")
     return tuple(map(_parse_dimension, listed))
@@ -57,13 +57,13 @@ def _parse_dimension(form: Any) -> Dim:
         return UNKNOWN
     if isinstance(form, str) and form:
         return Range(name=form)
-    size = exact_integer(form)
+    size = to_integer(form)
     if size is not None and 0 <= size <= _INT64_MAX:
         return size
     if isinstance(form, tuple | list) and len(form) == 2:
-        lo, hi = exact_integer(form[0]), exact_integer(form[1])
+        lo, hi = to_integer(form[0]), to_integer(form[1])
         if lo is not None and 0 <= lo <= _INT64_MAX and (form[1] is None or (hi is not None and lo <= hi)):
-            return dimension(lo, None if hi is not None and hi > _INT64_MAX else hi)  # no size is larger
+            return make_dim(lo, None if hi is not None and hi > _INT64_MAX else hi)  # no size is larger
     raise ArrayError(
         f"a dimension is {shown(form)}, but it must be an integer >= 0, a name, an interval (lo, hi) or None"
     )

@@ -49,26 +49,26 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
                 return hinted(*args, **named)
             # Under torch.fx.symbolic_trace, the call itself becomes a node of the graph.
             stated = {key: value for key, value in named.items() if value is not None}
-            return data.tracer.create_proxy("call_function", made, args, stated)
+            return data.tracer.create_proxy("call_function", wrapper, args, stated)
 
-        remembered = cache_calls(name, domain, enter, names, by_name)
+        cached = cache_calls(name, domain, enter, names, by_name)
         if native.Function is None:
 
             def call_function(*args: Any, **named: Any) -> Any:
                 torch = sys.modules.get("torch")
                 traced = torch is not None and torch.compiler.is_compiling()
-                return body(*args, **named) if traced else remembered(*args, **named)
+                return body(*args, **named) if traced else cached(*args, **named)
 
-            made: Any = update_wrapper(call_function, body)
-            return cast("_F", made)
+            wrapper: Any = update_wrapper(call_function, body)
+            return cast("_F", wrapper)
 
         def make_plan(data: Any, *values: Any) -> Plan:
             arguments = dict(zip(names[1:-2], values, strict=True))
             opset = arguments.pop("opset", None)
             return plan_array(find_schema(name, opset, domain), data, arguments)
 
-        made = update_wrapper(native.Function(remembered, make_plan, names, defaults, code.co_argcount), body)
-        return cast("_F", made)
+        wrapper = update_wrapper(native.Function(cached, make_plan, names, defaults, code.co_argcount), body)
+        return cast("_F", wrapper)
 
     return decorate
 

@@ -14,7 +14,7 @@ from splitops.errors import ArrayError, shown
 from splitops.native import Plan, SplitPlan
 from splitops.spec.operators import schema as find_schema
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.dims import entries, exact_integer
+from splitops.spec.sizes.dims import to_entries, to_integer
 from splitops.splitting.binding import Fact, make_fact
 from splitops.splitting.planning import plan_request
 
@@ -40,8 +40,8 @@ def plan_arguments(
 
 
 def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    listed = entries(shape)
-    sizes = (None,) if listed is None else tuple(map(exact_integer, listed))
+    listed = to_entries(shape)
+    sizes = (None,) if listed is None else tuple(map(to_integer, listed))
     known = tuple(size for size in sizes if size is not None and 0 <= size < 1 << 63)
     if len(known) < len(sizes):
         raise ArrayError(f"shape = {shown(shape)}, but it must be a sequence of 64-bit integers >= 0")

@@ -15,7 +15,7 @@ from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
+from splitops.spec.sizes.arithmetic import Division, compute_part_size, count_parts, find_violation
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding, Fact
 
@@ -89,11 +89,11 @@ def plan_symbolic(
         remainder = binding.schema.lengths_rule is SizeRule.REMAINDER and -1 in known
         division = Division(SizeRule.REMAINDER if remainder else SizeRule.EXPLICIT, lengths=lengths)
     assert division is not None
-    if violation(division, size) is not None:
+    if find_violation(division, size) is not None:
         return None
-    count = int(part_count(division, size))
+    count = int(count_parts(division, size))
     if binding.outputs is not None and not binding.schema.gives_sequence:
         count = min(count, binding.outputs)
-    sizes = tuple(part_size(division, size, index) for index in range(count))
+    sizes = tuple(compute_part_size(division, size, index) for index in range(count))
     offsets = tuple(accumulate(sizes, initial=0))[:-1] if sizes else ()
     return SymbolicPlan(shape, axis, offsets, sizes, bool(binding.squeeze), binding.schema.gives_sequence)

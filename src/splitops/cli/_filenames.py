@@ -22,17 +22,17 @@ def make_safe_names(names: list[str], suffixes: list[str]) -> list[str]:
         >>> make_safe_names(["../../x", "y:0", "Y:0"], [".npy"])
         ['_.._x', 'y_0', 'Y_0-2']
     """
-    taken: set[str] = set()
+    used: set[str] = set()
     last: dict[str, int] = {}  # the last number of each name, so that many equal names take linear time
     result = []
     for name in names:
         stem = base = _make_safe(name)
         number = last.get(base.casefold(), 1)
-        while any((stem + suffix).casefold() in taken for suffix in suffixes):
+        while any((stem + suffix).casefold() in used for suffix in suffixes):
             number += 1
             stem = f"{base}-{number}"
         last[base.casefold()] = number
-        taken.update((stem + suffix).casefold() for suffix in suffixes)
+        used.update((stem + suffix).casefold() for suffix in suffixes)
         result.append(stem)
     return result
 

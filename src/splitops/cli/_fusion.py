@@ -60,13 +60,13 @@ def rewrite_checkpoint(
         if is_missing(Path(plan_)):
             raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
         add_path(Path(plan_), "--plan")
-    made = make_plan(folder, plan_, allow_links=allow_links, strict=strict)
-    result = run_plan(made, out, how)
+    fuse_plan = make_plan(folder, plan_, allow_links=allow_links, strict=strict)
+    result = run_plan(fuse_plan, out, how)
     if as_json:
-        rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in made.changed]
-        print_result_json(folder, {"rules": rules, "warnings": list(made.checkpoint.warnings)}, result)
+        rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in fuse_plan.changed]
+        print_result_json(folder, {"rules": rules, "warnings": list(fuse_plan.checkpoint.warnings)}, result)
         return
-    for fused, before, after in made.changed:
+    for fused, before, after in fuse_plan.changed:
         make_console().print(f"{escape(fused)}: {before} to {count_of(after, 'tensor')}", soft_wrap=True)
-    print_warnings(made.checkpoint.warnings)
+    print_warnings(fuse_plan.checkpoint.warnings)
     print_result(result)

@@ -172,7 +172,7 @@ def _read_protobuf(path: Path, declared: InputSpec) -> Any:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import SequenceProto, TensorProto
 
-    from splitops.models.formats.onnx.tensors import tensor_array
+    from splitops.models.formats.onnx.tensors import read_tensor
 
     content = read_bounded(path, limit=_MAX_PROTOBUF)
     where = Where(model=str(path))
@@ -183,7 +183,7 @@ def _read_protobuf(path: Path, declared: InputSpec) -> Any:
         kind = "SequenceProto" if sequence else "TensorProto"
         raise ModelError(f"the file is not a {kind}: {shown(str(error))}", where) from error
     if isinstance(message, TensorProto):
-        return tensor_array(message, where)
+        return read_tensor(message, where)
     if message.elem_type != SequenceProto.TENSOR:
         raise ModelError("the file is a sequence whose elements are not tensors", where)
-    return [tensor_array(tensor, where) for tensor in message.tensor_values]
+    return [read_tensor(tensor, where) for tensor in message.tensor_values]

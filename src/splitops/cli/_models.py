@@ -70,9 +70,9 @@ def _read_runtime(text: str) -> Runtime:
 
 
 def _list_runtimes() -> Iterable[str]:
-    from splitops.models.check.targets import names
+    from splitops.models.check.targets import list_target_names
 
-    return names()
+    return list_target_names()
 
 
 MODEL_FILE = _ModelFile()
@@ -143,9 +143,9 @@ def add_weights(model: Path) -> None:
         return
     if not has_file_to_replace():  # the usual case, in which the model need not be read
         return
-    from splitops.models.formats.onnx.storage import weight_files
+    from splitops.models.formats.onnx.storage import find_weight_files
 
-    for path in weight_files(model):
+    for path in find_weight_files(model):
         add_path(path, "the weights of MODEL")
 
 

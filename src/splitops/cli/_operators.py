@@ -46,7 +46,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
     raise click.BadParameter(f"there is no {text}; the versions are {', '.join(map(display_name, schemas))}")
 
 
-def schema_to_json(schema: OperatorSchema) -> dict[str, Any]:
+def convert_schema(schema: OperatorSchema) -> dict[str, Any]:
     """Return an operator version as values for JSON: ``operator``, such as ``"Split-18"``, and its fields."""
     return {
         "operator": str(schema),
@@ -125,13 +125,13 @@ class SplitOptions:
             if not given:
                 raise click.UsageError("Set one of --sizes, --parts and --chunk.")
             schema = _choose_operator(given[0], self.sizes or ())
-        taken = _list_options(schema)
-        if given and given[0] not in taken:
-            ways = " or ".join(f"--{name}" for name in taken)
+        supported = _list_options(schema)
+        if given and given[0] not in supported:
+            ways = " or ".join(f"--{name}" for name in supported)
             raise click.UsageError(f"{display_name(schema)} does not support --{given[0]}: use {ways}.")
         if not given and schema.default_chunk is None:
             raise click.UsageError(
-                f"{display_name(schema)} needs {' or '.join(f'--{name}' for name in taken)}."
+                f"{display_name(schema)} needs {' or '.join(f'--{name}' for name in supported)}."
             )
         if self.keepdims is not None and schema.keepdims is None:
             raise click.UsageError(f"{display_name(schema)} has no keepdims.")

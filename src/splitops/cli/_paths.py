@@ -64,9 +64,9 @@ def add_path(path: Path, label: str, *, written: bool = False) -> None:
     for other, its_label, is_written in known:
         if {label, its_label} == {"MODEL", "--out"}:
             continue  # the result may replace the model
-        if written and _would_replace(path, other, read=not is_written):
+        if written and _may_replace(path, other, read=not is_written):
             raise _make_replace_error(path, label, its_label, is_written)
-        if is_written and not written and _would_replace(other, path, read=True):
+        if is_written and not written and _may_replace(other, path, read=True):
             raise _make_replace_error(other, its_label, label, written)
     known.append((path, label, written))
 
@@ -84,11 +84,11 @@ def reject_read(paths: Iterable[Path], label: str) -> None:
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     for path in paths:
         for other, its_label, is_written in known:
-            if its_label != label and _would_replace(path, other, read=not is_written):
+            if its_label != label and _may_replace(path, other, read=not is_written):
                 raise _make_replace_error(path, label, its_label, is_written)
 
 
-def _would_replace(path: Path, other: Path, *, read: bool) -> bool:
+def _may_replace(path: Path, other: Path, *, read: bool) -> bool:
     """Return whether writing ``path`` replaces ``other``, or with ``read`` a file in the folder ``other``."""
     from splitops.files.addresses import is_address, resolve_target
 

@@ -61,22 +61,22 @@ class Trace:
         """Return the splits that splitops and the engine have executed, and the nodes that did not run."""
         from splitops.models.sessions.inferred_splits import plan_split_node
 
-        made = [replace(split, times=times) for split, times in self.counts.items()]
-        known: dict[tuple[str | None, str | None], Split] = {}
+        splits = [replace(split, times=times) for split, times in self.counts.items()]
+        inferred: dict[tuple[str | None, str | None], Split] = {}
         for split_node in predicted:
-            if _make_key(split_node.where) not in known:
+            if _make_key(split_node.where) not in inferred:
                 times = None if split_node.conditional else 1
-                known[_make_key(split_node.where)] = Split(
+                inferred[_make_key(split_node.where)] = Split(
                     split_node.schema, split_node.where, plan_split_node(split_node), engine, times
                 )
-        made += known.values()
-        ran = {_make_key(split.where) for split in made}
+        splits += inferred.values()
+        ran = {_make_key(split.where) for split in splits}
         idle = (
             []
             if self.unlisted
             else [split_node for split_node in split_nodes if _make_key(split_node.where) not in ran]
         )
-        return made + [Split(split_node.schema, split_node.where, None) for split_node in idle]
+        return splits + [Split(split_node.schema, split_node.where, None) for split_node in idle]
 
 
 def _make_key(where: Where) -> tuple[str | None, str | None]:

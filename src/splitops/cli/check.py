@@ -35,11 +35,11 @@ def _read_codes(texts: Sequence[str], targets: Sequence[Target], option: str) ->
     """Parse comma-separated codes, or groups of codes. Each must match a rule or a limit of the targets."""
     found = tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
     if found:
-        from splitops.models.check.codes import list_codes, matches
+        from splitops.models.check.codes import is_in_group, list_codes
 
         known = (*list_codes(), *(limit.code for target in targets for limit in target.limits))
         for code in found:
-            if not any(matches(one, code) for one in known):
+            if not any(is_in_group(one, code) for one in known):
                 raise click.BadParameter(f"No such code {code!r}.{suggest(code, known)}", param_hint=option)
     return found
 
@@ -93,13 +93,13 @@ def command(
       splitops check a.onnx b.onnx --ignore opencv --output-format github
     """
     from splitops.models.check.checking import examine
-    from splitops.models.check.codes import matches
+    from splitops.models.check.codes import is_in_group
 
     select, ignore = _read_codes(select, targets, "--select"), _read_codes(ignore, targets, "--ignore")
 
     def is_selected(code: str) -> bool:
-        chosen = not select or any(matches(code, pattern) for pattern in select)
-        return chosen and not any(matches(code, pattern) for pattern in ignore)
+        chosen = not select or any(is_in_group(code, pattern) for pattern in select)
+        return chosen and not any(is_in_group(code, pattern) for pattern in ignore)
 
     examined: _Examined = {}
     for model in models:

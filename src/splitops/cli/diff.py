@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from splitops.cli._console import json_option, make_console, make_table, print_json
-from splitops.cli._operators import OPERATOR, find_operator, schema_to_json
+from splitops.cli._operators import OPERATOR, convert_schema, find_operator
 from splitops.common.json_values import to_json_values
 from splitops.spec.operators import Difference, display_name
 from splitops.spec.operators.differences import compare
@@ -27,7 +27,7 @@ def command(name: str, old: int, new: int, as_json: bool) -> None:
     """
     difference = compare(find_operator(name, old), find_operator(name, new))
     if as_json:
-        rows = {"old": schema_to_json(difference.old), "new": schema_to_json(difference.new)}
+        rows = {"old": convert_schema(difference.old), "new": convert_schema(difference.new)}
         print_json(rows | {"changes": [to_json_values(change) for change in difference.changes]})
     else:
         _print(difference)

@@ -127,11 +127,11 @@ def _print(schema: OperatorSchema, layout: Explanation) -> None:
     width = min(out.width, _MAX_PICTURE_WIDTH)
     ascii_only = out.options.ascii_only
     for line in draw_diagram(layout, width, ascii_only=ascii_only):
-        out.print(_colour(line, out), soft_wrap=True)
+        out.print(_choose_colour(line, out), soft_wrap=True)
     if len(plan.shape) > 1:  # else the diagram shows the memory already
         out.print()
         strip = [TextSpan("memory  "), *draw_memory(layout, width - 8, ascii_only=ascii_only)]
-        out.print(_colour(strip, out), soft_wrap=True)
+        out.print(_choose_colour(strip, out), soft_wrap=True)
     _print_parts(out, layout)
 
 
@@ -158,7 +158,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
         out.print(f"The blocks of a part begin {step:,} elements apart: a view of it is not contiguous.")
 
 
-def _colour(line: list[TextSpan], out: Console) -> Text:
+def _choose_colour(line: list[TextSpan], out: Console) -> Text:
     """Return a line with the colour of each part. A part like its left neighbour's gets the next colour."""
     from rich.text import Text
 

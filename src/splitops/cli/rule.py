@@ -84,34 +84,34 @@ def _print_list(found: Sequence[Explanation]) -> None:
 
 def _print(found: Sequence[Explanation]) -> None:
     screen = make_console()
-    codes = [one.code for one in found if one.code is not None]
+    codes = [explanation.code for explanation in found if explanation.code is not None]
     if len(codes) > 1:
         screen.print(f"This message has {len(codes)} possible causes. splitops check MODEL shows which.\n")
-    for index, one in enumerate(found):
+    for index, explanation in enumerate(found):
         if index:
             screen.print()
-        for line in _iter_lines(one):
+        for line in _iter_lines(explanation):
             screen.print(line, soft_wrap=True)
 
 
-def _iter_lines(one: Explanation) -> Iterator[str]:
-    yield f"{one.code}: {one.meaning}." if one.code is not None else f"{one.meaning}."
-    if one.example and one.limit is None:
+def _iter_lines(explanation: Explanation) -> Iterator[str]:
+    yield f"{'' if explanation.code is None else f'{explanation.code}: '}{explanation.meaning}."
+    if explanation.example and explanation.limit is None:
         yield "Example, with x = np.zeros((4, 6), np.float32):"
-        yield f"  >>> {one.example}"
-        yield f"  {one.error}"
-    elif one.example:
-        yield f"Example: {one.example}"
-    for message in one.messages:
+        yield f"  >>> {explanation.example}"
+        yield f"  {explanation.error}"
+    elif explanation.example:
+        yield f"Example: {explanation.example}"
+    for message in explanation.messages:
         yield f"{message.runtime} {message.release}".rstrip() + ":"
         yield f"  {escape(message.text)}"
-    if one.command is not None:
-        yield f"Fix: {_format_command(one.command)}"
-    if one.fix:
-        yield f"{'By hand' if one.command is not None else 'Fix'}: {one.fix}."
-    yield f"More: {one.page}"
-    if one.source:
-        yield f"Source: {one.source}"
+    if explanation.command is not None:
+        yield f"Fix: {_format_command(explanation.command)}"
+    if explanation.fix:
+        yield f"{'By hand' if explanation.command is not None else 'Fix'}: {explanation.fix}."
+    yield f"More: {explanation.page}"
+    if explanation.source:
+        yield f"Source: {explanation.source}"
 
 
 def _format_command(template: str) -> str:

@@ -128,7 +128,7 @@ def command(
     add_weights(model)
     if trace is not None and out is not None and trace.parent == out and may_be_output(trace.name):
         raise click.UsageError(f"--trace would replace an output in {escape(str(out))}. Choose another name.")
-    made = Trace()
+    executed = Trace()
     options: dict[str, Any] = {
         "engine": engine,
         "isolate": isolate,
@@ -138,10 +138,10 @@ def command(
     with session(model, **options) as ready, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the report shows values such as inf after a division by zero
         feeds = read_inputs(inputs, ready.inputs)
-        with observe_splits(made.record):
+        with observe_splits(executed.record):
             outputs = ready.run(feeds)
         split_nodes, runtime, who = ready.splits, ready.engine, ready.describe()
-        splits = made.list_splits(ready.infer_splits(feeds), split_nodes, runtime)
+        splits = executed.list_splits(ready.infer_splits(feeds), split_nodes, runtime)
         times = measure(model, feeds, ready, options, repeat, profile=profile, trace=trace)
     written = None if out is None else write_outputs(outputs, model.name, out)
     described = describe_outputs(outputs) if written is None else written["outputs"]
@@ -152,31 +152,31 @@ def command(
             "engine": runtime,
             "evaluated": who,
             "splits": [_split_to_json(split) for split in splits],
-            "splits_unlisted": made.unlisted,
-            "outputs": _outputs_to_json(described, outputs),
+            "splits_unlisted": executed.unlisted,
+            "outputs": _convert_outputs(described, outputs),
         } | times.as_dict()
         print_json(report)
         return
     make_console(stderr=True).print(escape(who), soft_wrap=True)
     terminal = make_console()
-    _print_splits(terminal, splits, split_nodes, made.unlisted)
+    _print_splits(terminal, splits, split_nodes, executed.unlisted)
     _print_outputs(terminal, described, outputs)
     times.print(terminal)
     print_written(out, trace)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
-    made = (
+    layout = (
         {}
         if split.plan is None
         else select_json_values(split.plan, "shape", "axis", "sizes", "offsets", "shapes")
     )
     by = {"by": split.by, "times": split.times} if split.by else {"times": 0}
-    site = {"operator": str(split.schema), "domain": split.schema.domain}
-    return site | select_json_values(split.where, "node", "graph") | by | made
+    facts = {"operator": str(split.schema), "domain": split.schema.domain}
+    return facts | select_json_values(split.where, "node", "graph") | by | layout
 
 
-def _outputs_to_json(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
+def _convert_outputs(described: list[dict[str, Any]], outputs: dict[str, Any]) -> list[dict[str, Any]]:
     from splitops.cli._outputs import compute_statistics
 
     for item in described:

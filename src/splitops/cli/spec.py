@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from splitops.cli._console import json_option, make_console, make_table, print_json
-from splitops.cli._operators import OPERATOR, find_operator, schema_to_json
+from splitops.cli._operators import OPERATOR, convert_schema, find_operator
 from splitops.spec.operators import SCHEMAS, OperatorSchema, display_name
 from splitops.spec.operators.schemas import TypeConstraint, describe_item
 from splitops.spec.sizes.rules import SizeRule
@@ -40,13 +40,13 @@ def command(name: str | None, opset: int | None, as_json: bool) -> None:
         if opset is not None:
             raise click.UsageError("--opset needs the NAME of an operator.")
         if as_json:
-            print_json([schema_to_json(schema) for schema in SCHEMAS])
+            print_json([convert_schema(schema) for schema in SCHEMAS])
         else:
             _print_list()
         return
     schema = find_operator(name, opset)
     if as_json:
-        print_json(schema_to_json(schema))
+        print_json(convert_schema(schema))
     else:
         _print_schema(schema)
 

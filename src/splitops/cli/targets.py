@@ -30,18 +30,18 @@ def command(targets: tuple[Target, ...], as_json: bool) -> None:
       splitops targets onnxruntime==1.28
       splitops targets npu.toml
     """
-    from splitops.models.check.targets import load_targets, names
+    from splitops.models.check.targets import list_target_names, load_targets
 
-    found = targets or load_targets(names())
+    found = targets or load_targets(list_target_names())
     if as_json:
-        print_json([_to_json(one) for one in found])
+        print_json([_to_json(target) for target in found])
     elif targets:
-        for one in found:
-            _print_limits(one)
+        for target in found:
+            _print_limits(target)
     else:
         rows = make_table("runtime", "releases", "limits")
-        for one in found:
-            rows.add_row(one.name, _describe_releases(one), str(len(one.limits)))
+        for target in found:
+            rows.add_row(target.name, _describe_releases(target), str(len(target.limits)))
         make_console().print(rows)
 
 

@@ -29,7 +29,7 @@ _SIZES: Final = (
 
 Schema = Mapping[str, Any]
 Problem = tuple[str, str]
-"""Location in the value, such as ``.rule[0].match``, and what is wrong there."""
+"""Location in the value, such as ``.rule[0].match``, and the problem there."""
 
 
 def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:

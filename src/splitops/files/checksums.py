@@ -22,7 +22,7 @@ _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that was checked: its name in the file of checksums, and what is wrong with it, if anything."""
+    """A file that was checked: its name in the file of checksums, and its fault, if it has one."""
 
     name: str
     problem: str | None = None

@@ -36,10 +36,10 @@ function that receives the number and the checksums of each finished task.
 
 @dataclass(frozen=True)
 class ChunkCopies:
-    """Copies of a plan that go chunk by chunk.
+    """Copies of a plan that are made chunk by chunk.
 
-    ``names`` are those of the targets in messages, ``formats`` those of the sources. New files take their
-    metadata from ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
+    ``names`` are those of the targets in messages, ``formats`` those of the sources. New files get the
+    metadata of ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
     """
 
     assemblies: tuple[TensorAssembly, ...]
@@ -56,7 +56,7 @@ class ChunkCopies:
 
     @property
     def one_process(self) -> str | None:
-        """What only a single process can write, for a message, or None if a cluster can write it."""
+        """Name, for messages, of targets that a cluster cannot write, or None if it can write them."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property

@@ -43,7 +43,7 @@ _AT_WORK_LOCK: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """What a worker must see to execute tasks of a run.
+    """The files that a worker must see to execute tasks of a run.
 
     ``marker`` is a marker file with this text. ``sources`` has the size and the modification time of each
     source.
@@ -167,8 +167,8 @@ class Workers:
     def _wait_for(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
         """Call ``ask(timeout)``, which may raise a TimeoutError, until it returns, and return its result.
 
-        A cluster without workers for :data:`_MAX_WAIT` seconds is an error. If the result takes no time
-        (``at_once``), any timeout counts as a lack of workers.
+        A cluster without workers for :data:`_MAX_WAIT` seconds is an error. With ``at_once``, the result
+        needs no time, so that any timeout counts as a lack of workers.
         """
         alone = 0.0
         while True:

@@ -261,7 +261,7 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Do the same as :func:`_find_strided_runs` for single runs; with a gap, overlapping ones are merged."""
+    """Do the work of :func:`_find_strided_runs` for single runs. With a gap, overlapping ones are merged."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T

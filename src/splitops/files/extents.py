@@ -223,7 +223,7 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
 
 
 def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return sorted byte ranges that cover what the extents read. At most half of a range is unused.
+    """Return sorted byte ranges that contain all bytes that are read. At most half of a range is unused.
 
     Examples:
         >>> strided = [Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)]

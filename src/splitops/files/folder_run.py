@@ -80,12 +80,12 @@ class FolderRun(Run):
         )
         with self.convert_errors(), contextlib.ExitStack() as stack:
             stack.callback(self._close)
-            stack.push(staged)  # also cleans up if Ctrl-C comes just outside its own block
+            stack.push(staged)  # it also cleans up after a Ctrl-C just outside of its own block
             replaced = None
             there = False
             if not (resume and plan.copies.resumable and make_staging_path(*self._place_of_staging).is_dir()):
                 there = resume and bool(plan.paths) and all(map(os.path.lexists, plan.paths))
-                known = self._targets_match() if there else False
+                known = self._has_equal_targets() if there else False
                 if known:
                     digests = self._compute_digests(self._places)
                     self.place_checksums(staged, digests)
@@ -149,7 +149,7 @@ class FolderRun(Run):
     def _find_sizes(self) -> Iterable[int]:
         """Return the size of each published file."""
         if self.plan.finishes or isinstance(self.plan.copies, ChunkCopies):
-            return map(_size, self.plan.paths)
+            return map(_compute_size, self.plan.paths)
         return (target.size for target in self.plan.targets)
 
     @cached_property
@@ -158,10 +158,10 @@ class FolderRun(Run):
         paths = iter(self.plan.paths)
         return [self.plan.folder / t.name if t.scratch else next(paths) for t in self.plan.targets]
 
-    def _targets_match(self) -> bool | None:
+    def _has_equal_targets(self) -> bool | None:
         """Return whether the targets exist with the bytes that a run would write, without writing anything.
 
-        None means that only a run can tell.
+        None means that this is known only after a run.
         """
         plan, places = self.plan, self._places
         if any(t.scratch and not place.exists() for place, t in zip(places, plan.targets, strict=True)):
@@ -177,7 +177,7 @@ class FolderRun(Run):
         for place, target in zip(places, plan.targets, strict=True):
             if target.folder and {path for path in place.rglob("*") if not path.is_dir()} != kept:
                 return False
-            if not target.folder and not _matches_target(place, target):
+            if not target.folder and not _is_target(place, target):
                 return False
         used = {index: source.path.absolute() for index, source in local.items()}
         files = Files(used, dict(enumerate(map(Path.absolute, self._places))), self.sync, local)
@@ -416,7 +416,7 @@ class FolderRun(Run):
         return FileError(f"cannot read {name} back at byte {error.offset}: {str(error).lower()}")
 
 
-def _matches_target(path: Path, target: TargetFile) -> bool:
+def _is_target(path: Path, target: TargetFile) -> bool:
     """Return whether a file has the size of a target, and its bytes that belong to no tensor."""
     if not path.is_file() or path.stat().st_size != target.size:
         return False
@@ -438,6 +438,6 @@ def _have_equal_bytes(one: Path, other: Path) -> bool:
     return alike and all(filecmp.cmp(file, second[name], shallow=False) for name, file in first.items())
 
 
-def _size(path: Path) -> int:
+def _compute_size(path: Path) -> int:
     """Return the size of a file, or of all files in a folder."""
     return sum(file.stat().st_size for file in _list_files(path).values())

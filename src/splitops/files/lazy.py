@@ -218,7 +218,7 @@ class TensorFile(Mapping[str, LazyTensor]):
     """The tensors of a file by name. The array of a ``.npy`` file has the name ``""``.
 
     Attributes:
-        contents: what the header of the file declares.
+        contents: the declarations in the header of the file.
     """
 
     def __init__(self, contents: Contents) -> None:

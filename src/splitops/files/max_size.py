@@ -36,9 +36,9 @@ def read_all_tensors(
 ) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
     """Read the tensors of a model and the small files next to them. Return warnings about the others, too.
 
-    The path is a folder with an index, numbered files or a single file; an index; one of the numbered files;
-    or any other tensor file. Links may lead out of the folder with ``allow_links``. With ``strict``, a tensor
-    file in the folder that does not belong to the model is an error.
+    The path is an index, one of numbered files, any other tensor file, or a folder with one of these. Links
+    may lead out of the folder with ``allow_links``. With ``strict``, a tensor file in the folder that does
+    not belong to the model is an error.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":

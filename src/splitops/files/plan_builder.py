@@ -93,7 +93,7 @@ def open_source(
 
 @dataclass
 class Targets:
-    """Collects the target files of a plan and what is copied into them."""
+    """Collects the target files of a plan and the copies into them."""
 
     files: list[TargetFile]
     extents: list[Extents]

@@ -117,7 +117,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a run would do.
+    """The result of a dry run: files that a run would write, and its amount of work.
 
     Attributes:
         files: each file that would be written, with its size in bytes.
@@ -146,7 +146,7 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run has done.
+    """The result of a run: the files that it has written.
 
     Attributes:
         files: each file that was written, with its size in bytes.
@@ -170,7 +170,7 @@ class Report:
 
 
 class Kept(str):
-    """The note on the exception that interrupted a run: what was kept.
+    """The note on the exception that interrupted a run: the folder that was kept.
 
     Attributes:
         folder: the hidden folder, or None if nothing is kept.
@@ -205,7 +205,7 @@ class PlannedFiles:
         sources: files that are read.
         tensors: tensors that are read; their ``file`` is an index into ``sources``.
         targets: files that are written.
-        copies: what is copied into them.
+        copies: copies from the sources to the targets.
         parts: the tensors that were requested.
         finishes: steps that complete targets after their tensors are copied.
         warnings: a sentence for each file of a model's folder that is not copied.
@@ -290,7 +290,7 @@ class PlannedFiles:
         )
 
     def _describe_origin(self, index: int) -> str:
-        """Describe what a target is made from, for a message."""
+        """Describe the source of a target, for a message."""
         target = self.targets[index]
         if target.copied:
             return f"a copy of {target.copied}"

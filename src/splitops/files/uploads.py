@@ -235,7 +235,7 @@ def _open_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _TargetContent:
-    """The contents of a target, found by window, and the checksums of what was sent so far."""
+    """Finds the contents of a target by window, and keeps the checksums of the bytes sent so far."""
 
     def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target
@@ -367,7 +367,7 @@ class Uploads:
 
 
 class _ExistingFiles:
-    """Existing files that are compared with what would be sent to them."""
+    """Existing files that are compared with the bytes that would be sent to them."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._files = [RemoteFile(address) for address in addresses]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 from splitops.spec.sizes.ranges import hull
 from splitops.splitting.binding import Fact
 from splitops.splitting.inference import join_shapes
@@ -178,35 +178,35 @@ def _join_values(left: Value | None, right: Value | None) -> Value | None:
     return make_partial_value([a if a == b else None for a, b in pairs]).reshape(left.shape)
 
 
-def meet(found: AbstractValue, stated: AbstractValue) -> AbstractValue:
+def meet(found: AbstractValue, declared: AbstractValue) -> AbstractValue:
     """Combine an inferred and a declared abstract value. If they conflict, ``found`` is preferred."""
-    if isinstance(found, AbstractTensor) and isinstance(stated, AbstractTensor):
-        kind, shape = found.type or stated.type, meet_shapes(found.shape, stated.shape)
+    if isinstance(found, AbstractTensor) and isinstance(declared, AbstractTensor):
+        kind, shape = found.type or declared.type, meet_shapes(found.shape, declared.shape)
         same = kind is found.type and shape is found.shape
         return found if same else AbstractTensor(kind, shape, found.elements)
-    if isinstance(found, AbstractSequence) and isinstance(stated, AbstractSequence):
-        element = meet(found.element, stated.element)
+    if isinstance(found, AbstractSequence) and isinstance(declared, AbstractSequence):
+        element = meet(found.element, declared.element)
         assert isinstance(element, AbstractTensor)
-        return replace(found, element=element, length=_meet_dims(found.length, stated.length))
-    return stated if found is None or found == NOTHING else found
+        return replace(found, element=element, length=_meet_dims(found.length, declared.length))
+    return declared if found is None or found == NOTHING else found
 
 
-def meet_shapes(found: Shape | None, stated: Shape | None) -> Shape | None:
+def meet_shapes(found: Shape | None, declared: Shape | None) -> Shape | None:
     """Combine an inferred and a declared shape. For sizes that conflict, ``found`` is preferred."""
     if found is None:
-        return stated
-    if stated is None or len(found) != len(stated) or found == stated:
+        return declared
+    if declared is None or len(found) != len(declared) or found == declared:
         return found
-    return tuple(map(_meet_dims, found, stated))
+    return tuple(map(_meet_dims, found, declared))
 
 
-def may_be(stated: Shape | None, found: Shape | None) -> bool:
+def may_be(declared: Shape | None, found: Shape | None) -> bool:
     """Return whether a tensor can have both a declared and an inferred shape. None matches every shape."""
-    if stated is None or found is None:
+    if declared is None or found is None:
         return True
-    if len(stated) != len(found):
+    if len(declared) != len(found):
         return False
-    for left, right in zip(stated, found, strict=True):
+    for left, right in zip(declared, found, strict=True):
         a = (left, left) if isinstance(left, int) else (left.lo, left.hi)
         b = (right, right) if isinstance(right, int) else (right.lo, right.hi)
         if (a[1] is not None and a[1] < b[0]) or (b[1] is not None and b[1] < a[0]):
@@ -214,30 +214,30 @@ def may_be(stated: Shape | None, found: Shape | None) -> bool:
     return True
 
 
-def _meet_dims(found: Dim, stated: Dim) -> Dim:
+def _meet_dims(found: Dim, declared: Dim) -> Dim:
     if isinstance(found, int):
         return found
-    if isinstance(stated, int):
-        inside = found.lo <= stated and (found.hi is None or stated <= found.hi)
-        return stated if inside else found
-    lo = max(found.lo, stated.lo)
-    hi = found.hi if stated.hi is None else stated.hi if found.hi is None else min(found.hi, stated.hi)
+    if isinstance(declared, int):
+        inside = found.lo <= declared and (found.hi is None or declared <= found.hi)
+        return declared if inside else found
+    lo = max(found.lo, declared.lo)
+    hi = found.hi if declared.hi is None else declared.hi if found.hi is None else min(found.hi, declared.hi)
     if hi is not None and hi < lo:
         return found
-    return dimension(lo, hi, found.name or stated.name)
+    return make_dim(lo, hi, found.name or declared.name)
 
 
-def with_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
+def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
     """Replace the symbols in shapes that have a size in ``sizes``.
 
     Examples:
-        >>> str(with_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
+        >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))
         '?[3, M]'
     """
     if not sizes:
         return known
     if isinstance(known, AbstractSequence):
-        element = with_sizes(known.element, sizes)
+        element = substitute_sizes(known.element, sizes)
         assert isinstance(element, AbstractTensor)
         length, total = _with_sizes((known.length, known.total), sizes)
         return replace(known, element=element, length=length, total=total)

@@ -52,8 +52,8 @@ Plan = _implementation.Plan
 set_calls = _implementation.set_calls
 """Sets the ``__call__`` of plans and functions: ``set_calls(plan, function)``.
 
-The compiled core handles what it can, such as a plan on an exact array of its shape, and calls these
-functions otherwise. Tracers and `inspect` find them as ``__call__``.
+The compiled core executes calls that it supports, such as a plan on an exact array of its shape, and calls
+these functions otherwise. Tracers and `inspect` find them as ``__call__``.
 """
 
 Function: Any = getattr(_implementation, "Function", None)

@@ -51,7 +51,7 @@ class SplitPlan:
             return (before + after,) * len(self.sizes)
         return tuple((*before, size, *after) for size in self.sizes)
 
-    def _state(self) -> tuple[Any, ...]:
+    def _get_state(self) -> tuple[Any, ...]:
         return self.shape, self.axis, self.offsets, self.sizes, self.squeeze, self.sequence
 
     def __repr__(self) -> str:
@@ -65,13 +65,13 @@ class SplitPlan:
         return f"Plan(shape={self.shape}, axis={self.axis}, sizes={text}{flags})"
 
     def __eq__(self, other: object) -> bool:
-        return self._state() == other._state() if isinstance(other, SplitPlan) else NotImplemented
+        return self._get_state() == other._get_state() if isinstance(other, SplitPlan) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._state())
+        return hash(self._get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._state()
+        return type(self), self._get_state()
 
 
 class PoolStatistics(NamedTuple):

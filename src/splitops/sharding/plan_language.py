@@ -55,14 +55,14 @@ def read_shard_rules(document: Mapping[str, Any], name: str = "the plan") -> lis
         match = entry["match"]
         rule = ShardRule(number, (match,) if isinstance(match, str) else tuple(match), says)
         try:
-            _prove(rule)
+            _check_fields(rule)
         except PlanError as error:
             raise PlanError(f"{name}: rule {number}: {error.message}") from error
         rules.append(rule)
     return rules
 
 
-def _prove(rule: ShardRule) -> None:
+def _check_fields(rule: ShardRule) -> None:
     """Check that the fields of a rule are complete and do not exclude each other."""
     if not rule.match:
         raise PlanError("match is empty")
@@ -168,7 +168,7 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
         tensor, rule = tensors[index], chosen[index]
         kind = TensorKind(tensor, rule, None, texts[index], counts[rule.number])
         try:
-            axis_sharding = None if rule.number in placing else _axis_sharding(rule, tensor.shape, names)
+            axis_sharding = None if rule.number in placing else _parse_axis(rule, tensor.shape, names)
         except SplitError as error:
             raise PlanError(kind.add_context(error.message)) from error
         kinds.append(replace(kind, axis_sharding=axis_sharding))
@@ -195,7 +195,7 @@ def _assign(named: int | str, text: str | None, count: int, ranks: int) -> Tenso
     return assign_to_rank(number, ranks if isinstance(named, int) else count, ranks)
 
 
-def _axis_sharding(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
+def _parse_axis(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
     """Return how a rule shards a tensor with ``shape``, or None if ranks store the complete tensor."""
     says, rank = rule.fields, len(shape)
     axis, sections = says.get("axis"), None

@@ -76,12 +76,12 @@ class _Arguments:
                 yield error
             if rule in before and rule is not Rule.OPERATOR_VERSION:
                 return  # removing its cause had no effect
-            for rest in () if rule in _LAST else self._without(error):
+            for rest in () if rule in _LAST else self._remove_cause(error):
                 yield from rest.iter_faults(before | {rule})
         except ModelError as error:  # the data input is absent
             yield error
 
-    def _without(self, error: RuleError) -> Iterator[_Arguments]:
+    def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
         """Yield the arguments without the cause of an error. If two exclude each other, remove one or the
         other.
         """
@@ -103,7 +103,7 @@ class _Arguments:
             case rule if rule in _NUMBERS:
                 given_as = SourceKind.ATTRIBUTE if input_ is None else SourceKind.INPUT
                 source = ValueSource(given_as, attribute or input_ or "")
-                yield self._with(source, self._without_numbers(source, error))
+                yield self._with(source, self._hide_invalid_lengths(source, error))
             case rule if rule in _TYPES and input_ is not None:
                 source = ValueSource(SourceKind.INPUT, input_)
                 yield self._with(source, replace(self._get_fact(source), type=None))
@@ -140,7 +140,7 @@ class _Arguments:
         inputs[index] = fact
         return replace(self, inputs=inputs)
 
-    def _without_numbers(self, source: ValueSource, error: RuleError) -> Fact:
+    def _hide_invalid_lengths(self, source: ValueSource, error: RuleError) -> Fact:
         """Return lengths in which those that break a rule are unknown."""
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):

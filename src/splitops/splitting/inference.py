@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 from splitops.spec.sizes.ranges import (
     bound_chunk,
     bound_count,
@@ -133,7 +133,7 @@ def _infer_part_sizes(binding: Binding, size: Dim, count: int) -> tuple[Dim, ...
             free = _make_bounded(free)
         return _fill(lengths, free)
     if isinstance(size, int):
-        return part_sizes(division, size, count)
+        return compute_part_sizes(division, size, count)
     match division.rule:
         case SizeRule.EXPLICIT:
             return division.lengths
@@ -154,7 +154,7 @@ def _infer_part_size(division: Division, size: Dim, index: int) -> Dim:
 
 
 def _make_bounded(size: Dim) -> Dim:
-    return dimension(0, size if isinstance(size, int) else size.hi)
+    return make_dim(0, size if isinstance(size, int) else size.hi)
 
 
 def _add_name(found: Dim, name: str | int | None) -> Dim:
@@ -201,7 +201,7 @@ def _infer_element_size(binding: Binding, size: Dim) -> Dim:
         found = hull(*_infer_part_sizes(binding, size, len(known)))
         return UNKNOWN if found is None else found
     if binding.lengths_shape == ():
-        positive = dimension(1, size) if isinstance(size, int) else dimension(1, size.hi)
+        positive = make_dim(1, size) if isinstance(size, int) else make_dim(1, size.hi)
         return UNKNOWN if isinstance(positive, Range) and positive.hi == 0 else positive
     return _make_bounded(size)
 
@@ -218,7 +218,7 @@ def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
         size = hull(*sizes)
         return _infer_count(binding, UNKNOWN if size is None else size)
     if division.rule is not SizeRule.CHUNK:
-        return part_count(division, 0)  # it does not depend on the size
+        return count_parts(division, 0)  # it does not depend on the size
     if shape is None:
         return UNKNOWN
     counts = [
@@ -237,10 +237,10 @@ def _infer_count(binding: Binding, size: Dim) -> Dim:
     shape = binding.lengths_shape
     lo, hi = (size, size) if isinstance(size, int) else (size.lo, size.hi)
     if shape == ():
-        return dimension(min(lo, 1), hi)
+        return make_dim(min(lo, 1), hi)
     if shape is not None and len(shape) == 1 and not isinstance(shape[0], int):
-        return dimension(max(shape[0].lo, min(lo, 1)), shape[0].hi)
-    return dimension(min(lo, 1), None)
+        return make_dim(max(shape[0].lo, min(lo, 1)), shape[0].hi)
+    return make_dim(min(lo, 1), None)
 
 
 def _name(size: Dim) -> str | None:

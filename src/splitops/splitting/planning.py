@@ -9,7 +9,7 @@ from splitops.common.json_values import record
 from splitops.errors import NOWHERE, ArrayError, Rule, RuleError, Where, rule_error, shown
 from splitops.native import Plan
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 
 MAX_PARTS: Final = 1 << 24
 """Maximum parts of one call. More are a ``parts.count`` error instead of exhausted memory."""
@@ -46,13 +46,13 @@ def plan_request(request: SplitRequest) -> Plan:
         ArrayError: a size of the shape does not fit into 64 bits.
     """
     size = request.shape[request.axis]
-    count = part_count(request.division, size)
+    count = count_parts(request.division, size)
     if request.outputs is not None:
         count = min(count, request.outputs)
     if count > MAX_PARTS:
         asked = f"axis {request.axis} of data {request.shape} would be split into {count} parts"
         raise make_parts_error(request.schema, asked, count, request.where)
-    sizes = part_sizes(request.division, size, count)
+    sizes = compute_part_sizes(request.division, size, count)
     offsets = tuple(islice(accumulate(sizes, initial=0), len(sizes)))
     sequence = request.schema.gives_sequence
     try:

@@ -23,7 +23,7 @@ import splitops
 from splitops.common import untrusted_files as files
 from splitops.errors import ModelError
 from splitops.models.formats.onnx import check_model, read, write
-from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES, opened
+from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES, open_model
 
 run = partial(splitops.run, engine="reference")
 
@@ -130,17 +130,17 @@ class TestExternalData:
     @pytest.mark.parametrize(
         ("entries", "message"),
         [
-            ({"length": 47}, "has 47 bytes of external data, but float32 of shape .4, 3. takes 48"),
+            ({"length": 47}, "has 47 bytes of external data; float32 of shape .4, 3. requires 48"),
             ({"length": 49}, "of a file of 48 bytes"),
             ({"offset": 1}, "has 47 bytes"),
-            ({"offset": 1, "length": 48}, "takes bytes 1 to 49 of a file of 48 bytes"),
-            ({"offset": 49}, "takes bytes 49 to 49 of a file of 48 bytes"),
+            ({"offset": 1, "length": 48}, "needs bytes 1 to 49 of a file of 48 bytes"),
+            ({"offset": 49}, "needs bytes 49 to 49 of a file of 48 bytes"),
             ({"offset": -1}, "not a number of bytes"),
             ({"length": "1e3"}, "not a number of bytes"),
             ({"length": "9" * 5000}, "not a number of bytes"),
             ({"length": 2**63}, "of a file of 48 bytes"),
             ({"dims": (2**31, 2**31)}, "more bytes than any memory has"),
-            ({"dims": (2**40,)}, "takes 4398046511104"),
+            ({"dims": (2**40,)}, "requires 4398046511104"),
             ({"dims": (-4, 3)}, "negative size"),
         ],
     )
@@ -275,7 +275,10 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     "length beyond the end": (lambda: b"\x3a\xff\xff\xff\xff\x0f", "not an ONNX model"),
     "a tensor": (lambda: numpy_helper.from_array(WEIGHT).SerializeToString(), "not an ONNX model|no graph"),
     "no graph": (lambda: edited(lambda m: m.ClearField("graph")), "no graph"),
-    "no opset": (lambda: edited(lambda m: m.ClearField("opset_import")), "no opset is imported"),
+    "no opset": (
+        lambda: edited(lambda m: m.ClearField("opset_import")),
+        "no opset of this domain is imported",
+    ),
     "opset 0": (lambda: edited(lambda m: setattr(m.opset_import[0], "version", 0)), "opset 0"),
     "two opsets": (lambda: edited(lambda m: m.opset_import.add(domain="ai.onnx", version=17)), "and at 17"),
     "unknown domain": (
@@ -283,11 +286,17 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
         "'elsewhere'",
     ),
     "no operator": (lambda: edited(lambda m: m.graph.node[0].ClearField("op_type")), "no operator"),
-    "too few inputs": (lambda: edited(lambda m: m.graph.node[1].ClearField("input")), "0 inputs, but"),
-    "too few outputs": (lambda: edited(lambda m: m.graph.node[1].ClearField("output")), "0 outputs, but"),
+    "too few inputs": (
+        lambda: edited(lambda m: m.graph.node[1].ClearField("input")),
+        "0 inputs; at least 1 required",
+    ),
+    "too few outputs": (
+        lambda: edited(lambda m: m.graph.node[1].ClearField("output")),
+        "0 outputs; at least 1 required",
+    ),
     "missing edge": (
         lambda: edited(lambda m: m.graph.node[1].input.__setitem__(0, "z")),
-        "'z' is made by no node",
+        "'z' is not produced by any node",
     ),
     "out of order": (lambda: edited(lambda m: m.graph.node.reverse()), "topological order"),
     "own output": (lambda: edited(lambda m: m.graph.node[0].input.__setitem__(0, "y")), "a cycle"),
@@ -308,7 +317,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     "unnamed initializer": (lambda: weight(name=""), "has no name"),
     "output of no node": (
         lambda: edited(lambda m: setattr(m.graph.output[0], "name", "q")),
-        "'q' is made by no",
+        "'q' is not produced by any",
     ),
     "output twice": (lambda: edited(lambda m: m.graph.output.append(m.graph.output[0])), "appears twice"),
     "attribute twice": (
@@ -317,7 +326,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     ),
     "reference outside a function": (
         lambda: edited(lambda m: setattr(m.graph.node[1].attribute[0], "ref_attr_name", "q")),
-        "no function around it has",
+        "not an attribute of a function around it",
     ),
     "sparse": (lambda: edited(lambda m: m.graph.sparse_initializer.add()), "sparse"),
     "raw data too short": (lambda: weight(raw_data=bytes(47)), "has 47 bytes of data, but float32"),
@@ -347,7 +356,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     ),
     "half a complex number": (
         lambda: weight(data_type=TensorProto.COMPLEX64, raw_data=None, dims=(1,), float_data=[1.0]),
-        "has 1 entries of float_data, but complex64 of shape .* takes 2",
+        "has 1 entries of float_data, but complex64 of shape .* requires 2",
     ),
     "segment": (lambda: edited(lambda m: setattr(m.graph.initializer[0].segment, "begin", 1)), "segment"),
     "graphs nested deep": (lambda: nested_bytes(5000), "not an ONNX model"),
@@ -522,7 +531,7 @@ class TestWriting:
             attribute.g.initializer.append(tensor)
         target = tmp_path / "made" / "m.onnx"
         target.parent.mkdir()
-        write(opened(save(proto, tmp_path), weights=False), target, external=beside)
+        write(open_model(save(proto, tmp_path), weights=False), target, external=beside)
         assert (target.parent / "m.onnx.data").exists() is beside
         (found,) = run(target, {"c": np.array(False)}).values()
         np.testing.assert_array_equal(found, -np.arange(9000, dtype=np.float32))
@@ -584,7 +593,7 @@ def test_lying_sizes_take_no_memory(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "takes 4398046511104" in done.stdout
+    assert "requires 4398046511104" in done.stdout
 
 
 @pytest.mark.parametrize("version", [0, -1, 1 << 31, 1 << 40, (1 << 63) - 1])
@@ -599,7 +608,7 @@ def test_an_impossible_opset_is_one_clear_error(operator, version):
         )
     )
     proto.opset_import[0].version = version
-    with pytest.raises(ModelError, match="imported at opset"):
+    with pytest.raises(ModelError, match="imported at the invalid opset"):
         run(proto, {"x": np.zeros(2, np.float32)})
 
 
@@ -644,7 +653,7 @@ def test_before_ir_version_3_the_opset_is_1() -> None:
     found = run(legal, {"x": np.arange(4, dtype=np.float32)})
     assert [part.tolist() for part in found.values()] == [[0, 1], [2, 3]]
     proto.ir_version = 3
-    with pytest.raises(ModelError, match="no opset is imported"):
+    with pytest.raises(ModelError, match="no opset of this domain is imported"):
         check_model(proto)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ir_helpers import run_ir
 
 from splitops.models.formats import openvino as ir
-from splitops.models.formats.openvino.nodes import layer_of, to_nodes
+from splitops.models.formats.openvino.nodes import get_layer, to_nodes
 from splitops.models.graph.split_nodes import iter_split_nodes
 
 SHAPE = (6, 12, 10, 24)
@@ -190,4 +190,4 @@ def test_document_examples(
     (site,) = iter_split_nodes(to_nodes(model))
     assert str(site.schema) == ("Split-1" if lengths is None else "VariadicSplit-1")
     assert site.attributes == ({"num_splits": 3} if lengths is None else {})
-    assert layer_of(site.node) is split
+    assert get_layer(site.node) is split

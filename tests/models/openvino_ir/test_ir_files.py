@@ -28,7 +28,7 @@ from splitops.models.formats import openvino as ir
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import join_names, split_names
 from splitops.models.formats.openvino.nodes import to_nodes
-from splitops.models.formats.openvino.shapes import format_shape, matches, parse_integer, parse_shape
+from splitops.models.formats.openvino.shapes import format_shape, is_match, parse_integer, parse_shape
 from splitops.models.graph.split_nodes import iter_split_nodes
 from splitops.spec import ELEMENT_TYPES, ElementType
 from splitops.spec.sizes.dims import Range
@@ -81,13 +81,13 @@ def test_shapes_match_their_sizes_and_no_others(dims: list[int | Range], data: s
         else data.draw(st.integers(dim.lo, dim.hi if dim.hi is not None else dim.lo + 9))
         for dim in dims
     )
-    assert matches(shape, partial)
-    assert matches(shape, None)
-    assert not matches((*shape, 1), partial)
+    assert is_match(shape, partial)
+    assert is_match(shape, None)
+    assert not is_match((*shape, 1), partial)
     for at, dim in enumerate(dims):
         beyond = dim + 1 if isinstance(dim, int) else None if dim.hi is None else dim.hi + 1
         if beyond is not None:
-            assert not matches((*shape[:at], beyond, *shape[at + 1 :]), partial)
+            assert not is_match((*shape[:at], beyond, *shape[at + 1 :]), partial)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,10 @@ def test_what_is_not_interpreted_is_kept() -> None:
     # The order of a layer's sections is ours; what they hold is the file's.
     assert sections(new) == sections(old)
     again = ir.from_bytes(xml, weights)
-    constants = [layer.constant for _, graph in again.graphs() for layer in graph.layers if layer.constant]
-    assert [constant.array(NOWHERE).tolist() for constant in constants] == [[1.5, -2.5], 0, [1, -1]]
+    constants = [
+        layer.constant for _, graph in again.iter_graphs() for layer in graph.layers if layer.constant
+    ]
+    assert [constant.read_array(NOWHERE).tolist() for constant in constants] == [[1.5, -2.5], 0, [1, -1]]
     assert ir.to_bytes(again) == (xml, weights)
 
 
@@ -208,8 +210,8 @@ def test_lookups() -> None:
     assert ir.Endpoint(1, 0) not in graph.consumers
     assert graph.by_id[7].outputs[0].names == ("a,b", "c")
     assert graph.by_id[7].outputs[0].element_type is ELEMENT_TYPES["float32"]
-    assert graph.by_id[7].shape(NOWHERE) == (Range(2, 6), Range(), Range(0, 3))
-    assert [path for path, _ in model.graphs()] == [None, "mystery/body"]
+    assert graph.by_id[7].read_shape(NOWHERE) == (Range(2, 6), Range(), Range(0, 3))
+    assert [path for path, _ in model.iter_graphs()] == [None, "mystery/body"]
     (site,) = iter_split_nodes(to_nodes(model))
     assert site.where == Where(None, "mystery/body", "s")
     assert (site.inputs, site.outputs) == (("c", "i", "l"), ("", "s:4"))
@@ -234,8 +236,10 @@ def test_constants_of_every_type(kind: ElementType, tmp_path: Path) -> None:
 def test_unaligned_and_shared_ranges() -> None:
     xml = RICH.replace('offset="13"', 'offset="9"')
     model = ir.from_bytes(xml.encode(), RICH_BIN)
-    constants = [layer.constant for _, graph in model.graphs() for layer in graph.layers if layer.constant]
-    assert [constant.array(NOWHERE).tolist() for constant in constants] == [[1.5, -2.5], 0, [0, 1]]
+    constants = [
+        layer.constant for _, graph in model.iter_graphs() for layer in graph.layers if layer.constant
+    ]
+    assert [constant.read_array(NOWHERE).tolist() for constant in constants] == [[1.5, -2.5], 0, [0, 1]]
     aligned = ir.to_bytes(model)[1]
     assert len(aligned) == 8 + 4 + 8
     for element in ElementTree.fromstring(ir.to_bytes(model)[0]).iter("data"):
@@ -265,7 +269,7 @@ FLOAT = ELEMENT_TYPES["float32"]
     [
         (None, "has no value"),
         (Constant(FLOAT, (1,) * 65, Weights(b"1234"), 0, 4), "shape has more than 64 dimensions"),
-        (Constant(FLOAT, (2,), Weights(b""), 0, 8), "takes bytes 0 to 8, but the weights have 0"),
+        (Constant(FLOAT, (2,), Weights(b""), 0, 8), "needs bytes 0 to 8, but the weights have 0 bytes"),
         (Constant(FLOAT, (2,), Weights(b"12345678"), -8, 8), "bytes -8 to 0 are outside the 8 bytes"),
     ],
 )
@@ -283,7 +287,7 @@ def test_strings_that_a_constant_cannot_hold(monkeypatch: pytest.MonkeyPatch) ->
         ir.Builder().const(np.array(["a", 1], object), "string")
     monkeypatch.setattr("splitops.models.formats.openvino.constants._INT32_MAX", 8)
     ir.Builder().const(np.array(["four", "more"], object), "string")
-    with pytest.raises(ModelError, match="strings of 9 bytes are more than a constant can hold"):
+    with pytest.raises(ModelError, match="strings of 9 bytes are more than a constant can store"):
         ir.Builder().const(np.array(["four", "more!"], object), "string")
 
 
@@ -304,8 +308,8 @@ def test_bytes_of_a_constant_are_not_read_before_they_are_asked_for(tmp_path: Pa
     os.truncate(path.with_suffix(".bin"), 1 << 36)
     model = ir.read(path)
     values = [
-        layer.constant.array(NOWHERE)
-        for _, graph in model.graphs()
+        layer.constant.read_array(NOWHERE)
+        for _, graph in model.iter_graphs()
         for layer in graph.layers
         if layer.constant
     ]
@@ -344,7 +348,7 @@ def test_nothing_is_left_after_an_error(
             raise error
         return memoryview(bytes(8))
 
-    monkeypatch.setattr(ir.Constant, "content", failing)
+    monkeypatch.setattr(ir.Constant, "read_bytes", failing)
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ModelError):
         ir.write(model, path)
     assert len(calls) == 2
@@ -413,7 +417,7 @@ def test_openvino_loads_what_we_write(tmp_path: Path) -> None:
         assert answer["outputs"] == names
         for tensor, array in zip(answer["tensors"], arrays, strict=True):
             assert_same(array_of(tensor), array)
-        outputs = ir.output_names(ir.read(job["xml"]))
+        outputs = ir.make_output_names(ir.read(job["xml"]))
         assert list(outputs) == [own[0] for own in names]
 
 
@@ -450,7 +454,7 @@ def test_we_read_what_openvino_writes(tmp_path: Path) -> None:
     for job in jobs:
         model = ir.read(job["xml"])
         assert model.version == (10 if job["by"] == "IR_V10" else 11)
-        converts = len(model.graph.layers_of_type("Convert"))
+        converts = len(model.graph.list_layers("Convert"))
         assert converts == (1 if job["by"] == "save_model" else 0)
         outputs = run_ir(model, {"data": array})
         expected_names = ["a", "b", "c,d"]

@@ -247,8 +247,8 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
         ],
         "'rest' has 1 input and 1 output",
     ),
-    "version 9": ([('version="11"', 'version="9"')], "IR version 9 is not read"),
-    "version 12": ([('version="11"', 'version="12"')], "IR version 12 is not read"),
+    "version 9": ([('version="11"', 'version="9"')], "IR version 9 is not supported"),
+    "version 12": ([('version="11"', 'version="12"')], "IR version 12 is not supported"),
     "no version": ([(' version="11"', "")], "a <net> has no version"),
     "not a net": ([("<net ", "<model "), ("</net>", "</model>")], "the XML is a <model>"),
 }
@@ -266,19 +266,19 @@ CONSTANTS: dict[str, tuple[tuple[str, str], str]] = {
     "offset of text": (('offset="8"', 'offset="8x"'), "offset = '8x'"),
     "no offset": ((' offset="8"', ""), "the constant has no offset"),
     "no size": ((' size="16"', ""), "the constant has no size"),
-    "outside the file": (('offset="8"', 'offset="9"'), "takes bytes 9 to 25, but the weights have 24"),
-    "far outside": (('offset="8"', f'offset="{(1 << 63) - 1}"'), "but the weights have 24"),
+    "outside the file": (('offset="8"', 'offset="9"'), "needs bytes 9 to 25, but the weights have 24 bytes"),
+    "far outside": (('offset="8"', f'offset="{(1 << 63) - 1}"'), "but the weights have 24 bytes"),
     "offset past 64 bits": (('offset="8"', f'offset="{1 << 64}"'), "is not a 64-bit integer"),
     "offset plus size overflows": (
         ('offset="8" size="16"', f'offset="{(1 << 63) - 8}" size="16"'),
         "weights have 24",
     ),
-    "size too small": (('size="16"', 'size="8"'), "size = 8, but shape [2] of i64 takes 16"),
+    "size too small": (('size="16"', 'size="8"'), "size = 8, but shape [2] of i64 requires 16"),
     "size too large": (
         ('offset="8" size="16"', 'offset="0" size="24"'),
-        "size = 24, but shape [2] of i64 takes 16",
+        "size = 24, but shape [2] of i64 requires 16",
     ),
-    "shape too large": (('shape="2"', 'shape="3"'), "size = 16, but shape [3] of i64 takes 24"),
+    "shape too large": (('shape="2"', 'shape="3"'), "size = 16, but shape [3] of i64 requires 24"),
     "shape of every memory": (('shape="2"', 'shape="4611686018427387904,2"'), "larger than any memory"),
     "shape that wraps to 16 bytes": (
         ('shape="2"', 'shape="4294967296,4294967296,2"'),
@@ -449,8 +449,8 @@ def test_a_constant_of_no_elements_may_take_one_byte(element_type: str) -> None:
     for size in (0, 1):
         (layer,) = ir.from_bytes(network(size), b"\0\0").graph.layers
         assert layer.constant is not None
-        assert layer.constant.array(layer.where).shape == (0,)
-    assert "takes 0" in rejected(network(2), b"\0\0")
+        assert layer.constant.read_array(layer.where).shape == (0,)
+    assert "requires 0" in rejected(network(2), b"\0\0")
 
 
 def string_constant(content: bytes, shape: str = "2") -> bytes:
@@ -468,11 +468,11 @@ def string_constant(content: bytes, shape: str = "2") -> bytes:
     [
         ([3, 0, 1, 2], "has 3 strings, but its shape has 2"),
         ([-1, 0, 1, 2], "has -1 strings"),
-        ([2, 0, 2, 1], "the ends of the strings"),
-        ([2, 1, 1, 2], "the ends of the strings"),
-        ([2, 0, 1, 4], "the ends of the strings"),
-        ([2, 0, -1, 2], "the ends of the strings"),
-        ([2, 0, 1, 2**31 - 1], "the ends of the strings"),
+        ([2, 0, 2, 1], "the string offsets"),
+        ([2, 1, 1, 2], "the string offsets"),
+        ([2, 0, 1, 4], "the string offsets"),
+        ([2, 0, -1, 2], "the string offsets"),
+        ([2, 0, 1, 2**31 - 1], "the string offsets"),
     ],
 )
 def test_lying_strings(numbers: list[int], message: str) -> None:
@@ -483,9 +483,9 @@ def test_lying_strings(numbers: list[int], message: str) -> None:
 
 
 def test_strings_shorter_than_their_table() -> None:
-    assert "takes 16" in rejected(string_constant(b"\2\0\0\0"), b"\2\0\0\0")
+    assert "requires 16" in rejected(string_constant(b"\2\0\0\0"), b"\2\0\0\0")
     huge = string_constant(b"\2\0\0\0", shape="1000000000000")
-    assert "takes 4000000000008" in rejected(huge, b"\2\0\0\0")
+    assert "requires 4000000000008" in rejected(huge, b"\2\0\0\0")
 
 
 def test_bytes_that_are_not_utf8_come_back_unchanged() -> None:
@@ -584,7 +584,7 @@ def test_random_damage() -> None:
             for one in (model, again):
                 list(iter_split_nodes(to_nodes(one)))
                 if all(layer.type in KNOWN for layer in one.graph.layers):
-                    run_ir(one, {ir.input_names(one)[0]: DATA} if one.inputs else {})
+                    run_ir(one, {ir.make_input_names(one)[0]: DATA} if one.inputs else {})
             good += 1
         except SplitError:
             continue

@@ -145,7 +145,7 @@ def test_a_parameter_that_takes_any_type() -> None:
 
 def test_inputs_by_any_name() -> None:
     model = identity("f32", "?,?", names=["b,1", "a"])
-    assert ir.input_names(model) == ("a",)
+    assert ir.make_input_names(model) == ("a",)
     for name in ("a", "b,1", "x"):
         assert np.shares_memory(run_ir(model, {name: DATA})["y"], DATA)
     with pytest.raises(ModelError, match="is passed twice, by two of its names"):
@@ -209,7 +209,7 @@ def test_output_names_repeat_safely() -> None:
         ("f", ["z", "y"]),
     ]:
         builder.result(value, name, names=names)
-    assert ir.output_names(builder.model()) == ("m", "b", "n", "d", "m_1", "e", "y")
+    assert ir.make_output_names(builder.model()) == ("m", "b", "n", "d", "m_1", "e", "y")
 
 
 def test_outputs_are_views_where_they_can_be() -> None:

@@ -142,7 +142,7 @@ def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) ->
     def split(parts: Sequence[str], name: str = "split") -> onnx.NodeProto:
         return helper.make_node(spec.operator, inputs, parts, name=name, **attributes)
 
-    def constant(name: str, value: Any) -> str:
+    def add_constant(name: str, value: Any) -> str:
         graph.initializer.append(numpy_helper.from_array(np.array(value), name))
         return name
 
@@ -158,7 +158,7 @@ def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) ->
     match spec.special:
         case "elements":
             parts, operator = ["s"], "SequenceAt"
-            reads = [["s", constant(f"i{index}", index)] for index in range(len(outputs))]
+            reads = [["s", add_constant(f"i{index}", index)] for index in range(len(outputs))]
             drops_axis = (
                 schema.keepdims and spec.attributes.get(schema.keepdims.name) == 0 and spec.lengths is None
             )
@@ -172,7 +172,7 @@ def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) ->
         case "reversed":
             axis = (spec.axis or 0) % rank
             bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis, "step": -1}
-            at = [constant(name, [number]) for name, number in bounds.items()]
+            at = [add_constant(name, [number]) for name, number in bounds.items()]
             operator, reads = "Slice", [[part, *at] for part in parts]
         case "shared-input":  # the last output is the last part of the split with more parts
             parts = [f"a{index}" for index in range(len(outputs))]

@@ -84,7 +84,7 @@ class Expectation:
 
     def matches(self, case: str, implementation: str) -> bool:
         """Return whether the patterns match a case and an implementation."""
-        return _matches(case, self.case) and _matches(implementation, self.implementation)
+        return _is_match(case, self.case) and _is_match(implementation, self.implementation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def find_unexpected(
     """
     known = {*cases, *(result.id for result in report.cases)}
     for expectation in expected:
-        if not any(_matches(case, expectation.case) for case in known):
+        if not any(_is_match(case, expectation.case) for case in known):
             raise CompareError(f"stale expectation: there is no case {shown(expectation.case)}")
     findings = [(result.id, info.name, verdict) for result, info, verdict in report.findings]
     met = {
@@ -166,6 +166,6 @@ def _is_met(expected: Expectation, case: str, implementation: str, verdict: Verd
     return expected.verdict is verdict.kind and expected.matches(case, implementation)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _is_match(name: str, pattern: str) -> bool:
     """Return whether a pattern matches a name. Brackets match themselves."""
     return fnmatchcase(name, pattern.replace("[", "[[]"))

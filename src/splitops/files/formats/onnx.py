@@ -33,7 +33,7 @@ class _Onnx:
     def read(self, source: Source) -> Contents:
         from splitops.common.untrusted_files import DataFolder
         from splitops.models.formats.onnx.storage import parse
-        from splitops.models.formats.onnx.tensors import external_extent, is_external
+        from splitops.models.formats.onnx.tensors import is_external, locate_external_data
 
         sources: list[Source] = [source]
         files: dict[str, int] = {}
@@ -42,7 +42,7 @@ class _Onnx:
         try:
             model = parse(source.path, allow_links=source.allow_links)
             for proto in filter(is_external, model.graph.initializer):
-                _, location, offset, size = external_extent(proto, where, folder)
+                _, location, offset, size = locate_external_data(proto, where, folder)
                 if location not in files:
                     files[location] = len(sources)
                     sources.append(LocalFile(location, folder))

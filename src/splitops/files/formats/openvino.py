@@ -30,8 +30,8 @@ class _OpenVINO:
             model = read(source.path, allow_links=source.allow_links)
         except SplitError as error:
             raise FileError(str(error)) from error
-        for path, graph in model.graphs():
-            for layer in graph.layers_of_type("Const"):
+        for path, graph in model.iter_graphs():
+            for layer in graph.list_layers("Const"):
                 constant = layer.constant
                 assert constant is not None  # a Const without a value is not read
                 name = layer.name if path is None else f"{path}/{layer.name}"

@@ -1,9 +1,9 @@
 """safetensors: the length of the header, the header in JSON, then the bytes of the tensors without gaps.
 
-Everything that the reference implementation rejects is rejected, and some headers that it accepts: duplicate
-keys, of which it uses the last, and what the description of the format excludes: space before the header,
-entries that are arrays, and ranks above 64. Files are written as it writes them: wider types first, then by
-name, with the header padded to 8 bytes.
+Every header that the reference implementation rejects is rejected. So are some that it accepts: headers with
+duplicate keys, and those that the description of the format excludes, which have space before the header,
+entries that are arrays, or ranks above 64. Files are written as in the reference implementation: wider types
+first, then by name, with the header padded to 8 bytes.
 
 Source: the format's description and ``safetensors/src/tensor.rs`` at
 https://github.com/huggingface/safetensors.

@@ -299,7 +299,7 @@ def _can_check(codecs: Sequence[dict[str, Any]]) -> bool:
 
 
 def _index_of(codec: dict[str, Any]) -> str | None:
-    """Return where the index of a shard is, ``"start"`` or ``"end"``; None if it has unusual codecs."""
+    """Return the place of a shard's index, ``"start"`` or ``"end"``, or None if it has unusual codecs."""
     found = codec["configuration"]
     names = [each["name"] for each in found["index_codecs"]]
     little = found["index_codecs"][0].get("configuration", {}).get("endian", "little") == "little"

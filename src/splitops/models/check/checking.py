@@ -61,7 +61,7 @@ def check(
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model``,
-            ``OpenVINOModel``, or the text or file of a lone OpenVINO ``<layer>``.
+            ``OpenVINOModel``, or the text or file of a single OpenVINO ``<layer>``.
         runtimes: one or several targets of the model: a runtime such as ``"onnxruntime"``, a release such
             as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with your own limits, or a
             :class:`~splitops.models.check.Target`. A split that certainly meets one of their limits is an
@@ -121,7 +121,7 @@ class Walked(NamedTuple):
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model for a check: sizes that its splits imply count as known."""
+    """Infer a model and collect its splits. Sizes that a split implies for its data are substituted."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
@@ -133,15 +133,15 @@ def examine_nodes(
     targets: Sequence[Target],
     context: ModelContext | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with a model, as it was read or rewritten, in its context if that is known."""
-    surroundings, asked = context or ModelContext.from_model(model), select_targets(targets)
+    """Return the findings of an inferred model. ``context`` is collected from the model if it is None."""
+    around, asked = context or ModelContext.from_model(model), select_targets(targets)
     found: list[Finding] = []
     rules = _keep_common_fixes(
         walked.splits, [list(_find_broken_rules(split_node)) for split_node in walked.splits]
     )
     for split_node, broken in track(list(zip(walked.splits, rules, strict=True)), "check"):
         found += broken
-        found += _check_limits(split_node, surroundings, asked, asked=bool(targets))
+        found += _check_limits(split_node, around, asked, asked=bool(targets))
     found += _find_baked_lengths(model, where, walked.splits)
     found += _check_quirks(model, walked.found, where, targets)
     form = find_form_errors(model, walked.found.values, where) if not has_layers(model) else ()
@@ -235,7 +235,7 @@ def find_limits(
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
         for limit in target.select_limits(split_node.schema):
-            if (certainty := limit.met(split)) is not Certainty.NO:
+            if (certainty := limit.evaluate(split)) is not Certainty.NO:
                 yield limit, certainty
 
 
@@ -338,15 +338,15 @@ def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction
         return None
     if type(before) is not type(after):
         return Contradiction(value, "declared.type", before, after)
-    one, other = (
+    declared, inferred = (
         known.element if isinstance(known, AbstractSequence) else known for known in (before, after)
     )
-    if one.type is not None and other.type is not None and one.type != other.type:
+    if declared.type is not None and inferred.type is not None and declared.type != inferred.type:
         return Contradiction(value, "declared.type", before, after)
     # An empty sequence has no shape to compare, and PyTorch declares elements without the axis of a split.
-    ranks = {len(known.shape) for known in (one, other) if known.shape is not None}
+    ranks = {len(known.shape) for known in (declared, inferred) if known.shape is not None}
     is_open = isinstance(after, AbstractSequence) and (after.length == 0 or len(ranks) > 1)
-    if not is_open and not may_be(one.shape, other.shape):
+    if not is_open and not may_be(declared.shape, inferred.shape):
         return Contradiction(value, "declared.shape", before, after)
     return None
 
@@ -361,14 +361,14 @@ def find_contradictions(walked: Walked) -> Iterator[tuple[SplitNode, Contradicti
 
 
 def _report_contradictions(walked: Walked) -> Iterator[Finding]:
-    for split_node, one in find_contradictions(walked):
-        severity = Severity.ERROR if one.code == "declared.type" else Severity.WARNING
+    for split_node, contradiction in find_contradictions(walked):
+        severity = Severity.ERROR if contradiction.code == "declared.type" else Severity.WARNING
         yield Finding(
-            code=one.code,
+            code=contradiction.code,
             severity=severity,
             operator=split_node.operator,
             where=split_node.where,
-            message=one.message,
+            message=contradiction.message,
         )
 
 

@@ -1,4 +1,4 @@
-"""The codes that a check reports, and where each is explained."""
+"""The codes of findings, and the page of the documentation that explains each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from splitops.errors import Rule
-from splitops.models.check.targets import list_limits, names
+from splitops.models.check.targets import list_limits, list_target_names
 
 MODEL_CODES: Final = (
     "model.invalid",
@@ -28,14 +28,14 @@ def list_codes() -> tuple[str, ...]:
 
 def is_explained(code: str) -> bool:
     """Return whether a code has an explanation."""
-    return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in names()
+    return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in list_target_names()
 
 
-def matches(code: str, pattern: str) -> bool:
-    """Return whether a code is the pattern, or in the group that the pattern names.
+def is_in_group(code: str, pattern: str) -> bool:
+    """Return whether a code equals ``pattern``, or is in the group with this name.
 
     Examples:
-        >>> matches("lengths.sum", "lengths"), matches("lengths.sum", "lengths.s")
+        >>> is_in_group("lengths.sum", "lengths"), is_in_group("lengths.sum", "lengths.s")
         (True, False)
     """
     return code == pattern or code.startswith(f"{pattern}.")
@@ -48,6 +48,6 @@ def get_page(code: str) -> str:
         >>> get_page("lengths.sum"), get_page("openvino.string")
         ('errors.html#lengths-sum', 'runtime-errors.html#openvino-string')
     """
-    of_limit = code not in MODEL_CODES and code.partition(".")[0] in names()
+    of_limit = code not in MODEL_CODES and code.partition(".")[0] in list_target_names()
     page = "runtime-errors" if of_limit else "errors"
     return f"{page}.html#{code.replace('.', '-')}"

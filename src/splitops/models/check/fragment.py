@@ -11,7 +11,7 @@ from splitops.errors import ModelError, SplitError, Where
 from splitops.models.abstract_values import may_be
 from splitops.models.check.findings import Finding, Severity, make_finding
 from splitops.models.formats.openvino.shapes import parse_integer
-from splitops.models.formats.openvino.splits import family_schema
+from splitops.models.formats.openvino.splits import get_family_schema
 from splitops.spec.elements.types import from_precision
 from splitops.spec.operators import FAMILY, OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Shape
@@ -26,16 +26,16 @@ _MAX_OUTPUTS: Final = 1 << 16
 
 
 def check_layer(element: Element, where: Where) -> Iterator[Finding]:
-    """Yield what is wrong with a single layer: its attributes, and its ports against one another.
+    """Yield the faults of a single layer: invalid attributes, and contradictions between its ports.
 
-    Axis and lengths, which it reads from other layers, are unknown.
+    The axis and the lengths, which it reads from other layers, are unknown.
     """
     kind = element.get("type")
     if element.tag != "layer" or kind not in FAMILY["openvino"]:
         known = " or ".join(FAMILY["openvino"])
         raise ModelError(f"the XML is a <{element.tag[:80]}>, not a <layer> of {known}", where)
     where = replace(where, node=element.get("name") or kind)
-    schema = family_schema(kind, element.get("version", "opset1"), where)
+    schema = get_family_schema(kind, element.get("version", "opset1"), where)
     data = element.find("data")
     attributes = {
         attribute.name: parse_integer(text, attribute.name, replace(where, attribute=attribute.name))
@@ -82,7 +82,7 @@ def _find_contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Yield the contradictions between data and outputs. The axis is unknown: report if none fits."""
+    """Yield the contradictions between data and outputs that exist for every axis, as it is unknown."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:
@@ -96,10 +96,10 @@ def _find_contradictions(
         axis for axis in range(len(data.shape)) if _can_explain(schema, attributes, facts, axis, shapes)
     ]
     if not fitting:
-        message = f"no axis of the data {_write(data.shape)} can be split into the declared outputs"
+        message = f"no axis of the data {_format_shape(data.shape)} can be split into the declared outputs"
         yield _make_finding(schema, where, "declared.shape", message)
     elif not any(_may_add_up(data.shape, shapes, axis) for axis in fitting):
-        message = f"the declared outputs do not add up to the data {_write(data.shape)} on any axis"
+        message = f"the declared outputs do not add up to the data {_format_shape(data.shape)} on any axis"
         yield _make_finding(schema, where, "lengths.sum", message)
 
 
@@ -141,5 +141,5 @@ def _may_add_up(data: Shape, parts: Sequence[Shape | None], axis: int) -> bool:
     return len(exact) < len(sizes) or not isinstance(total, int) or sum(exact) == total
 
 
-def _write(shape: Shape) -> str:
+def _format_shape(shape: Shape) -> str:
     return f"({', '.join(map(str, shape))})"

@@ -122,7 +122,7 @@ class Limit:
 
     @property
     def is_fixable(self) -> bool:
-        """Whether there is a fix: a form, or the cure of its quirk."""
+        """Whether there is a fix: a rewrite, or the cure of its quirk."""
         return bool(self.rewrites) or self.quirk is not None
 
     @property
@@ -140,10 +140,10 @@ class Limit:
             >>> fixed.holds_in("1.31.1"), fixed.holds_in("1.32.0"), fixed.holds_in("1.31")
             (True, False, True)
         """
-        asked = release_numbers(release)
-        if self.since is not None and asked < release_numbers(self.since)[: len(asked)]:
+        asked = parse_release(release)
+        if self.since is not None and asked < parse_release(self.since)[: len(asked)]:
             return False
-        return self.until is None or asked <= release_numbers(self.until)[: len(asked)]
+        return self.until is None or asked <= parse_release(self.until)[: len(asked)]
 
     @property
     def seen(self) -> str:
@@ -160,11 +160,11 @@ class Limit:
             not self.operators or name in self.operators or f"{name}-{schema.since_version}" in self.operators
         )
 
-    def met(self, split: SplitPredicates) -> Certainty:
+    def evaluate(self, split: SplitPredicates) -> Certainty:
         """Return whether a split of an affected operator meets all conditions."""
         certainty = Certainty.YES if self.when else Certainty.NO
         for one in self.when:
-            certainty = min(certainty, one.met(split))
+            certainty = min(certainty, one.evaluate(split))
             if certainty is Certainty.NO:
                 break
         return certainty
@@ -188,6 +188,6 @@ class Limit:
         return text if certainty is Certainty.YES else f"{text}{DEPENDS}"
 
 
-def release_numbers(release: str) -> tuple[int, ...]:
+def parse_release(release: str) -> tuple[int, ...]:
     """Return the sort key of a release: its first three numbers."""
     return tuple(int(part[:18]) for part in re.findall(r"\d+", release)[:3])

@@ -49,7 +49,7 @@ class _Hole(NamedTuple):
         """Whether the hole accepts any words, so that a text that ends in it identifies nothing."""
         return self.max_words == _MAX_NAME and not self.words and not self.is_split
 
-    def accepts(self, words: Sequence[str]) -> bool:
+    def can_match(self, words: Sequence[str]) -> bool:
         """Return whether ``words`` can fill the hole."""
         if self.words:
             return tuple(words) in self.words
@@ -165,7 +165,7 @@ def _split_runs(text: str) -> list[list[str]]:
 def _match_whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
     """Return the pattern's own words if ``words`` contain the whole pattern, else an empty list."""
     for at in _find_beginnings(words, elements):
-        end, shared = _walk(words, at, elements, 0)
+        end, shared = _match_elements(words, at, elements, 0)
         if end == len(elements):
             return shared
     return []
@@ -192,12 +192,12 @@ def _iter_partial_matches(
     if begin == 0:
         starts += [(at, 0) for at in _find_beginnings(words, elements)]
     for at, element in starts:
-        end, shared = _walk(words, at, elements, element)
+        end, shared = _match_elements(words, at, elements, element)
         if end is not None:
             yield end, shared
 
 
-def _walk(
+def _match_elements(
     words: Sequence[str], at: int, elements: Sequence[str | _Hole], element: int
 ) -> tuple[int | None, list[str]]:
     """Match ``words`` from ``at`` with ``elements`` from ``element``, until one of them ends.
@@ -227,9 +227,9 @@ def _walk(
             cannot = hole.is_text and following is not None
         else:
             cannot = isinstance(following, str) and not following.startswith(words[then])
-        if cannot or not hole.accepts(words[at:then]):
+        if cannot or not hole.can_match(words[at:then]):
             continue
-        end, rest = _walk(words, then, elements, element + 1)
+        end, rest = _match_elements(words, then, elements, element + 1)
         if end == len(elements):
             return end, shared + rest
         if end is not None and (best[0] is None or len(rest) > len(best[1]) - len(shared)):

@@ -12,19 +12,19 @@ from onnx import IR_VERSION
 from splitops.errors import Where, shown
 from splitops.models.abstract_values import NOTHING, AbstractSequence, AbstractTensor, AbstractValue
 from splitops.models.check.findings import Finding, Severity
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.walk import (
     AnyGraph,
-    all_graphs,
-    canonical,
-    function_key,
-    function_path,
-    functions_of,
+    canonicalise,
+    find_unknown_opset,
+    get_opset_imports,
+    index_functions,
+    iter_all_graphs,
+    iter_located_nodes,
+    iter_nodes,
     label,
-    located_nodes,
-    nodes_of,
-    opset_imports,
-    unknown_opset,
+    make_function_key,
+    make_function_path,
 )
 from splitops.models.graph.onnx import get_abstract_value
 from splitops.models.graph.split_nodes import is_split
@@ -34,35 +34,35 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a well-formed ONNX model besides its splits; ``values`` are as inferred."""
+    """Yield the faults of a well-formed ONNX model that are not in its splits. ``values`` are inferred."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
-    unknown = unknown_opset(model)
+    unknown = find_unknown_opset(model)
     if unknown is not None:
         opset, newest = unknown
         message = f"opset {opset} is newer than the opsets of the installed onnx, 1 to {newest}"
         message += ": its changes are unknown"
         yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)
-    for path, graph in all_graphs(model):
+    for path, graph in iter_all_graphs(model):
         yield from _find_negative_sizes(graph, replace(where, graph=path))
-    yield from _function_findings(model, where)
-    yield from _misread_sequences(model, values, where)
+    yield from _find_other_versions(model, where)
+    yield from _find_misread_sequences(model, values, where)
 
 
-def _misread_sequences(
+def _find_misread_sequences(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
     """Yield the nodes that read a sequence as a tensor, or a tensor as a sequence."""
-    for path, node, opset in located_nodes(model):
-        version = version_of(node.op_type, opset) if canonical(node.domain) == "" else None
+    for path, node, opset in iter_located_nodes(model):
+        version = find_version(node.op_type, opset) if canonicalise(node.domain) == "" else None
         for index, value in enumerate(node.inputs):
             if version is None or value is None:
                 continue
             what = values.get(value)
             sequence = isinstance(what, AbstractSequence) or _is_sequence_of_parts(value)
             tensor = not sequence and isinstance(what, AbstractTensor) and what != NOTHING
-            takes = {taken.startswith("seq(") for taken in version.inputs.types_at(index)}
+            takes = {taken.startswith("seq(") for taken in version.inputs.get_types(index)}
             if sequence and True not in takes:
                 text = describe_sequence(value, node.op_type)
                 fix = "join its elements with ConcatFromSequence, or select one with SequenceAt"
@@ -82,31 +82,31 @@ def _misread_sequences(
 
 
 class OtherVersion(NamedTuple):
-    """A node of a function, whose opset selects another version of it than the opset of the model."""
+    """A node in a function whose opset selects another version of the operator than that of the model."""
 
     function: str
     """The path of the function."""
     path: str
-    """That of the node's graph, the function or one inside it."""
+    """The path of the node's graph: of the function, or of a graph inside it."""
     node: ir.Node
     version: int | None
-    """None where the opset has no such operator."""
+    """The version at the opset of the function, or None if that does not have the operator."""
     of_model: int | None
 
 
-def other_versions(model: ir.Model) -> Iterator[OtherVersion]:
-    """Yield the nodes of functions of which the model's opset selects another version.
+def iter_other_versions(model: ir.Model) -> Iterator[OtherVersion]:
+    """Yield the nodes in functions that have another operator version at the opset of the model.
 
     Such models are not valid, and runtimes that inline functions read the model's version.
     """
-    imported, functions = opset_imports(model.graph, model), functions_of(model)
+    imported, functions = get_opset_imports(model.graph, model), index_functions(model)
     for function in functions.values():
-        own, start = opset_imports(function), function_path(function)
-        for path, node in nodes_of(function, start) if own != imported else ():
-            domain, assumed = canonical(node.domain), imported.get(canonical(node.domain))
-            if assumed is None or domain not in own or function_key(node) in functions:
+        own, start = get_opset_imports(function), make_function_path(function)
+        for path, node in iter_nodes(function, start) if own != imported else ():
+            domain, assumed = canonicalise(node.domain), imported.get(canonicalise(node.domain))
+            if assumed is None or domain not in own or make_function_key(node) in functions:
                 continue
-            first, second = (version_of(node.op_type, opset, domain) for opset in (own[domain], assumed))
+            first, second = (find_version(node.op_type, opset, domain) for opset in (own[domain], assumed))
             since = tuple(None if one is None else one.since for one in (first, second))
             if since[0] != since[1]:
                 yield OtherVersion(start, path or start, node, *since)
@@ -116,13 +116,13 @@ OTHER_VERSION: Final = "function.opset"
 """The code of nodes in a function whose opset selects another operator version than the model's opset."""
 
 
-def _function_findings(model: ir.Model, where: Where) -> Iterator[Finding]:
-    """Yield the splits of functions of which the model's opset selects another version.
+def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:
+    """Yield a finding for each split in a function that has another version at the opset of the model.
 
-    If a function has only other such nodes, yield one warning for all of them.
+    If a function has only other nodes with this fault, yield one warning for all of them.
     """
     of_function: dict[str, list[OtherVersion]] = {}
-    for one in other_versions(model):
+    for one in iter_other_versions(model):
         of_function.setdefault(one.function, []).append(one)
     for path, found in of_function.items():
         splits = [one for one in found if is_split(one.node)]
@@ -158,7 +158,7 @@ def describe_other_version(one: OtherVersion) -> str:
 
 
 def _get_opset(model: ir.Model) -> int:
-    return opset_imports(model.graph, model).get("", 0)
+    return get_opset_imports(model.graph, model).get("", 0)
 
 
 _MAX_NAMED: Final = 8

@@ -21,13 +21,13 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from splitops.errors import Rule, RuleError, nearest, shown
-from splitops.models.formats.openvino.nodes import LayerNode, layer_of
-from splitops.models.formats.walk import canonical, has_layers
+from splitops.models.formats.openvino.nodes import LayerNode, get_layer
+from splitops.models.formats.walk import canonicalise, has_layers
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators.schemas import SourceKind
-from splitops.spec.sizes.arithmetic import Division, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import bound_part, hull
 from splitops.spec.sizes.rules import SizeRule
@@ -67,8 +67,8 @@ def _find_order(node: ir.Node) -> tuple[int, ...] | None:
     """Return the order of a Transpose: empty if it reverses the axes, None if it is dynamic."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
-        constant = None if maker is None else layer_of(maker).constant
-        return None if constant is None else tuple(constant.array(node.layer.where).reshape(-1).tolist())
+        constant = None if maker is None else get_layer(maker).constant
+        return None if constant is None else tuple(constant.read_array(node.layer.where).reshape(-1).tolist())
     order = node.attributes.get("perm")
     return () if order is None or order.is_ref() else tuple(order.value)
 
@@ -80,17 +80,17 @@ class SplitPredicates:
     """
 
     def __init__(self, split_node: SplitNode, model: ModelContext) -> None:
-        self._site, self._model = split_node, model
+        self._split, self._model = split_node, model
         self._data = (split_node.facts[0] if split_node.facts else None) or Fact()
         self._lengths = split_node.lengths
 
     @cached_property
     def _axis(self) -> int | None:
-        return None if self._site.binding is None else self._site.binding.axis
+        return None if self._split.binding is None else self._split.binding.axis
 
     @cached_property
     def _division(self) -> Division | None:
-        return None if self._site.binding is None else self._site.binding.division
+        return None if self._split.binding is None else self._split.binding.division
 
     @cached_property
     def _ceil(self) -> Division | None:
@@ -106,7 +106,7 @@ class SplitPredicates:
 
     @cached_property
     def _parts(self) -> tuple[Shape | None, ...] | None:
-        return None if self._site.inference is None else self._site.inference.parts
+        return None if self._split.inference is None else self._split.inference.parts
 
     @cached_property
     def _last(self) -> Dim | None:
@@ -116,15 +116,15 @@ class SplitPredicates:
 
     @property
     def _num_outputs(self) -> int:
-        name = self._site.schema.count_attribute
-        number = None if name is None else self._site.attributes.get(name)
+        name = self._split.schema.count_attribute
+        number = None if name is None else self._split.attributes.get(name)
         return number if isinstance(number, int) else 0
 
     @property
     def _place_of_lengths(self) -> int:
         """The position of the input of the lengths."""
-        given = [source for source in self._site.schema.lengths if source.kind is SourceKind.INPUT]
-        return self._site.schema.input_index(given[0].name) if given else 1
+        given = [source for source in self._split.schema.lengths if source.kind is SourceKind.INPUT]
+        return self._split.schema.input_index(given[0].name) if given else 1
 
     @property
     def ceil_numbers(self) -> dict[str, int] | None:
@@ -132,32 +132,27 @@ class SplitPredicates:
         division, size = self._ceil, self._size
         if division is None or not isinstance(size, int):
             return None
-        axis = self._site.attributes.get("axis", 0)
+        axis = self._split.attributes.get("axis", 0)
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
 
     def _iter_readers(self, index: int, operator: str) -> Iterator[ir.Node]:
         """Yield the nodes of an operator in the same graph whose first input is the output ``index``."""
-        node = self._site.node
+        node = self._split.node
         for use in () if node is None else node.outputs[index].uses():
-            beside = use.node.graph is node.graph and canonical(use.node.domain) == canonical(node.domain)
-            if beside and use.idx == 0 and use.node.op_type == operator:
-                yield use.node
+            reader = use.node
+            same_domain = canonicalise(reader.domain) == canonicalise(node.domain)
+            if reader.graph is node.graph and same_domain and use.idx == 0 and reader.op_type == operator:
+                yield reader
 
     # The operator and its data
 
     def operator_missing(self) -> bool:
-        """The runtime does not have the operator.
-
-        Not: The runtime has the operator.
-        """
+        """The runtime does not have the operator. Not: The runtime has the operator."""
         return True
 
     def sequence(self) -> bool:
-        """The operator returns a sequence.
-
-        Not: The operator does not return a sequence.
-        """
-        return self._site.schema.gives_sequence
+        """The operator returns a sequence. Not: The operator does not return a sequence."""
+        return self._split.schema.gives_sequence
 
     def opset_above(self, number: int) -> bool:
         """The model imports a newer opset of ONNX than N.
@@ -178,7 +173,7 @@ class SplitPredicates:
 
         Not: The split is in the main graph.
         """
-        return self._site.where.graph is not None
+        return self._split.where.graph is not None
 
     def types_in(self, types: frozenset[str]) -> bool:
         """The element type of the data is one of these.
@@ -202,10 +197,7 @@ class SplitPredicates:
         return self._data.type is not None and self._data.type.packed
 
     def parts_inside_bytes(self) -> bool | None:
-        """A part is not a run of whole bytes.
-
-        Not: Each part is a run of whole bytes.
-        """
+        """A part is not a run of whole bytes. Not: Each part is a run of whole bytes."""
         axis, kind, parts = self._axis, self._data.type, self._parts
         if axis is None or kind is None or parts is None or None in parts:
             return None
@@ -216,11 +208,8 @@ class SplitPredicates:
         return math.prod(shapes[0][:axis]) > 1 or any(begin % 8 for begin in begins)
 
     def constant_data(self) -> bool:
-        """The data is a constant.
-
-        Not: The data is not a constant.
-        """
-        return self._site.origins[:1] == (Origin.MODEL,)
+        """The data is a constant. Not: The data is not a constant."""
+        return self._split.origins[:1] == (Origin.MODEL,)
 
     def values_beyond_32_bits(self) -> bool | None:
         """A value of the data does not fit an integer of 32 bits.
@@ -235,10 +224,7 @@ class SplitPredicates:
         return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
 
     def rank_above(self, number: int) -> bool | None:
-        """The data has more than N axes.
-
-        Not: The data has at most N axes.
-        """
+        """The data has more than N axes. Not: The data has at most N axes."""
         return None if self._data.shape is None else len(self._data.shape) > number
 
     def rank_unknown(self) -> bool | None:
@@ -247,16 +233,13 @@ class SplitPredicates:
         Not: The model determines the number of axes of the data.
         """
         # The runtime may infer more about the data than splitops.
-        return None if self._site.facts and self._data.shape is None else False
+        return None if self._split.facts and self._data.shape is None else False
 
     # The axis
 
     def negative_axis(self) -> bool | None:
-        """The axis is counted from the end.
-
-        Not: The axis is counted from the front.
-        """
-        split_node, source = self._site, self._site.schema.axis
+        """The axis is counted from the end. Not: The axis is counted from the front."""
+        split_node, source = self._split, self._split.schema.axis
         if source.kind is SourceKind.ATTRIBUTE:
             axis = split_node.attributes.get(source.name, 0)
             return isinstance(axis, int) and axis < 0
@@ -267,13 +250,10 @@ class SplitPredicates:
         return value < 0 if isinstance(value, int) else None
 
     def axis_left_out(self) -> bool:
-        """The split does not set its axis.
-
-        Not: The split sets its axis.
-        """
-        name = self._site.schema.axis.name
-        given = name in self._site.attributes or name in self._site.references
-        return self._site.schema.axis.kind is SourceKind.ATTRIBUTE and not given
+        """The split does not set its axis. Not: The split sets its axis."""
+        name = self._split.schema.axis.name
+        given = name in self._split.attributes or name in self._split.references
+        return self._split.schema.axis.kind is SourceKind.ATTRIBUTE and not given
 
     def axis_not_in(self, axes: frozenset[int]) -> bool | None:
         """The axis is none of these; negative ones are counted from the end.
@@ -294,10 +274,7 @@ class SplitPredicates:
         return not isinstance(self._size, int)
 
     def empty_axis(self) -> bool | None:
-        """The size of the axis is 0.
-
-        Not: The size of the axis is not 0.
-        """
+        """The size of the axis is 0. Not: The size of the axis is not 0."""
         return self._size == 0 if isinstance(self._size, int) else None
 
     def size_above(self, number: int) -> bool:
@@ -305,32 +282,26 @@ class SplitPredicates:
 
         Not: The axis has at most N elements.
         """
-        data = None if self._site.inference is None else self._site.inference.data
+        data = None if self._split.inference is None else self._split.inference.data
         return self._axis is not None and data is not None and _is_above(data[self._axis], number)
 
     def declared_size_above(self, number: int) -> bool:
-        """The declared size of the axis is above N.
-
-        Not: The declared size of the axis is not above N.
-        """
+        """The declared size of the axis is above N. Not: The declared size of the axis is not above N."""
         return _is_above(self._size, number)
 
     # The lengths of the parts
 
     def uneven(self) -> bool | None:
-        """The parts do not all have the same size.
-
-        Not: All parts have the same size.
-        """
+        """The parts do not all have the same size. Not: All parts have the same size."""
         fact, division, size = self._lengths, self._division, self._size
-        listed = fact is not None and (fact.shape != () or self._site.schema.scalar_rule is None)
+        listed = fact is not None and (fact.shape != () or self._split.schema.scalar_rule is None)
         if (
             division is None and fact is not None and listed
         ):  # the lengths are unknown, or do not fit the data
             lengths = fact.value if isinstance(fact.value, tuple) else (None,)
             return None if None in lengths else len(set(lengths)) > 1
         if division is None:
-            return False if self._site.binding is None else None
+            return False if self._split.binding is None else None
         match division.rule:
             case SizeRule.EVEN:
                 return False
@@ -339,7 +310,7 @@ class SplitPredicates:
             case SizeRule.CHUNK if isinstance(size, int):
                 return size > division.chunk and size % division.chunk != 0
             case SizeRule.REMAINDER if isinstance(size, int):
-                return len(set(part_sizes(division, size, len(division.lengths)))) > 1
+                return len(set(compute_part_sizes(division, size, len(division.lengths)))) > 1
             case SizeRule.CEIL if isinstance(size, int):
                 # Later parts are never larger, so two of any number of parts decide.
                 return self._last != bound_part(division, size, 0)
@@ -366,10 +337,7 @@ class SplitPredicates:
         return -(-size // division.count) - last > number
 
     def last_part_empty(self) -> bool | None:
-        """The last of num_outputs parts is empty.
-
-        Not: The last of num_outputs parts is not empty.
-        """
+        """The last of num_outputs parts is empty. Not: The last of num_outputs parts is not empty."""
         last = self._last
         if last is None or isinstance(last, int):
             return last == 0
@@ -396,10 +364,7 @@ class SplitPredicates:
         return numbers is not None and numbers["part"] * (numbers["count"] - 1) > numbers["size"]
 
     def empty_part(self) -> bool | None:
-        """A part has size 0 on the axis.
-
-        Not: No part has size 0 on the axis.
-        """
+        """A part has size 0 on the axis. Not: No part has size 0 on the axis."""
         axis, division, parts = self._axis, self._division, self._parts
         if axis is None or parts is None:
             return False
@@ -414,13 +379,10 @@ class SplitPredicates:
         return None if given and isinstance(least, Range) and least.lo == 0 else False
 
     def empty_part_as_an_output(self) -> bool | None:
-        """An empty part is an output of the model.
-
-        Not: No empty part is an output of the model.
-        """
-        if self._site.inference is None:
+        """An empty part is an output of the model. Not: No empty part is an output of the model."""
+        if self._split.inference is None:
             return False
-        outputs, known = self._site.outputs, self._model.outputs
+        outputs, known = self._split.outputs, self._model.outputs
         parts = zip(outputs, self._parts or (), strict=False)
         if any(shape is not None and 0 in shape and name in known for name, shape in parts):
             return True
@@ -433,7 +395,7 @@ class SplitPredicates:
         """
         return any(
             part is not None and (order := _find_order(reader)) is not None and _is_zero_moved(part, order)
-            for index, part in enumerate((self._parts or ())[: len(self._site.outputs)])
+            for index, part in enumerate((self._parts or ())[: len(self._split.outputs)])
             for reader in self._iter_readers(index, "Transpose")
         )
 
@@ -445,50 +407,35 @@ class SplitPredicates:
         return self._division is not None and self._division.count > 0
 
     def lengths_given(self) -> bool:
-        """The length of each part is known.
-
-        Not: The length of each part is not known.
-        """
+        """The length of each part is known. Not: The length of each part is not known."""
         return self._division is not None and bool(self._division.lengths)
 
     def length_above(self, number: int) -> bool:
-        """A given length is larger than N.
-
-        Not: No given length is larger than N.
-        """
+        """A given length is larger than N. Not: No given length is larger than N."""
         return self._division is not None and any(length > number for length in self._division.lengths)
 
     def lengths_as_an_input(self) -> bool:
-        """The lengths are an input of the split.
-
-        Not: The lengths are not an input of the split.
-        """
+        """The lengths are an input of the split. Not: The lengths are not an input of the split."""
         return self._lengths is not None
 
     def lengths_at_run_time(self) -> bool:
-        """The lengths are known only at run time.
-
-        Not: The lengths are known before the run.
-        """
+        """The lengths are known only at run time. Not: The lengths are known before the run."""
         fact = self._lengths
         return fact is not None and (
             fact.value is None or (isinstance(fact.value, tuple) and None in fact.value)
         )
 
     def lengths_without_entries(self) -> bool:
-        """The lengths are an empty constant.
-
-        Not: The lengths are not an empty constant.
-        """
+        """The lengths are an empty constant. Not: The lengths are not an empty constant."""
         fact, at = self._lengths, self._place_of_lengths
-        return fact is not None and fact.shape == (0,) and self._site.origins[at : at + 1] == (Origin.MODEL,)
+        return fact is not None and fact.shape == (0,) and self._split.origins[at : at + 1] == (Origin.MODEL,)
 
     def negative_remainder(self) -> bool:
         """The other lengths of VariadicSplit leave less than 0 for the -1.
 
         Not: The other lengths of VariadicSplit leave at least 0 for the -1.
         """
-        error = self._site.error
+        error = self._split.error
         return isinstance(error, RuleError) and error.rule is Rule.REMAINDER_NEGATIVE
 
     # Sequences
@@ -498,7 +445,7 @@ class SplitPredicates:
 
         Not: The split does not make a sequence of chunks of one size.
         """
-        return self._site.schema.gives_sequence and (self._lengths is None or self._lengths.shape == ())
+        return self._split.schema.gives_sequence and (self._lengths is None or self._lengths.shape == ())
 
     def number_of_parts_at_run_time(self) -> bool | None:
         """The split makes a sequence, and its chunk size or number of lengths is known only at run time.
@@ -506,7 +453,7 @@ class SplitPredicates:
         Not: The chunk size or the number of lengths of a sequence is known before the run.
         """
         fact = self._lengths
-        if not self._site.schema.gives_sequence or fact is None:
+        if not self._split.schema.gives_sequence or fact is None:
             return False
         if fact.shape is None:
             return None
@@ -518,7 +465,7 @@ class SplitPredicates:
         Not: Keepdims = 0 is not used with chunks of 1.
         """
         fact = self._lengths
-        if not self._site.may_be_unbind:
+        if not self._split.may_be_unbind:
             return False
         return True if fact is not None and fact.shape == () and fact.value == 1 else None
 
@@ -527,32 +474,26 @@ class SplitPredicates:
 
         Not: Keepdims = 0 is not used with chunks of more than 1.
         """
-        fact, schema = self._lengths, self._site.schema
-        if fact is None or schema.keepdims is None or self._site.attributes.get(schema.keepdims.name) != 0:
+        fact, schema = self._lengths, self._split.schema
+        if fact is None or schema.keepdims is None or self._split.attributes.get(schema.keepdims.name) != 0:
             return False
         return fact.shape == () and fact.value not in (None, 1)
 
     # Outputs and absent inputs
 
     def more_outputs_than(self, number: int) -> bool:
-        """The split declares more than N outputs.
-
-        Not: The split declares at most N outputs.
-        """
-        return len(self._site.outputs) > number
+        """The split declares more than N outputs. Not: The split declares at most N outputs."""
+        return len(self._split.outputs) > number
 
     def num_outputs(self) -> bool:
         """The split sets num_outputs or num_splits.
 
         Not: The split sets neither num_outputs nor num_splits.
         """
-        return self._site.schema.count_attribute in self._site.attributes
+        return self._split.schema.count_attribute in self._split.attributes
 
     def num_outputs_above(self, number: int) -> bool:
-        """num_outputs is more than N.
-
-        Not: num_outputs is at most N.
-        """
+        """num_outputs is more than N. Not: num_outputs is at most N."""
         return self._num_outputs > number
 
     def fewer_outputs_than_num_outputs(self) -> bool:
@@ -560,43 +501,34 @@ class SplitPredicates:
 
         Not: The split does not declare fewer outputs than num_outputs.
         """
-        return self._num_outputs > len(self._site.outputs)
+        return self._num_outputs > len(self._split.outputs)
 
     def more_outputs_than_num_outputs(self) -> bool:
         """The split declares more outputs than num_outputs.
 
         Not: The split does not declare more outputs than num_outputs.
         """
-        return 0 < self._num_outputs < len(self._site.outputs)
+        return 0 < self._num_outputs < len(self._split.outputs)
 
     def absent_input_named(self) -> bool:
-        """The absent input of the lengths is named ''.
-
-        Not: No absent input of the lengths is named ''.
-        """
+        """The absent input of the lengths is named ''. Not: No absent input of the lengths is named ''."""
         at = self._place_of_lengths
-        return self._site.inputs[at : at + 1] == ("",)
+        return self._split.inputs[at : at + 1] == ("",)
 
     def output_left_out(self) -> bool:
-        """An output is named ''.
-
-        Not: No output is named ''.
-        """
-        return "" in self._site.outputs
+        """An output is named ''. Not: No output is named ''."""
+        return "" in self._split.outputs
 
     def output_of_the_model(self) -> bool:
         """The sequence, or a part, is an output of the model.
 
         Not: Neither the sequence nor a part is an output of the model.
         """
-        return any(name in self._model.outputs for name in self._site.outputs)
+        return any(name in self._model.outputs for name in self._split.outputs)
 
     def last_part_sliced(self) -> bool:
-        """A Slice reads the last of num_outputs parts.
-
-        Not: No Slice reads the last of num_outputs parts.
-        """
-        given = self._num_outputs == len(self._site.outputs)
+        """A Slice reads the last of num_outputs parts. Not: No Slice reads the last of num_outputs parts."""
+        given = self._num_outputs == len(self._split.outputs)
         return given and next(self._iter_readers(self._num_outputs - 1, "Slice"), None) is not None
 
     def merged(self) -> bool:
@@ -604,7 +536,7 @@ class SplitPredicates:
 
         Not: No other Split of the same data without lengths declares another number of outputs.
         """
-        return split_key(self._site.where.graph, self._site.outputs) in self._model.conflicting
+        return split_key(self._split.where.graph, self._split.outputs) in self._model.conflicting
 
 
 def _is_above(size: Dim | None, number: int) -> bool:
@@ -645,11 +577,11 @@ class Predicate:
 def _make_predicate(name: str, test: Any) -> Predicate:
     """Make the predicate of a method: its text is the name, with ``N`` or ``[...]`` for the argument."""
     argument = test.__code__.co_varnames[1] if test.__code__.co_argcount > 1 else None
-    behind = {None: "", "number": " N"}.get(argument, " [...]")
+    suffix = {None: "", "number": " N"}.get(argument, " [...]")
     text = name.replace("_", " ").replace("num outputs", "num_outputs").replace("named", "named ''")
     known = frozenset(ELEMENT_TYPES) if argument == "types" else None
     meaning, opposite = (part.strip().removesuffix(".") for part in test.__doc__.split("Not:"))
-    return Predicate(f"{text}{behind}", meaning, opposite, test, known)
+    return Predicate(f"{text}{suffix}", meaning, opposite, test, known)
 
 
 _METHODS: Final = {name: one for name, one in vars(SplitPredicates).items() if isinstance(one, FunctionType)}
@@ -702,10 +634,10 @@ class Condition:
         clause = re.sub(r"\bN (\w+)s\b", rf"{number} \1{'' if number == 1 else 's'}", clause)
         return re.sub(r"\bN\b", str(number), clause)
 
-    def met(self, split: SplitPredicates) -> Certainty:
+    def evaluate(self, split: SplitPredicates) -> Certainty:
         """Return whether the condition is true of a split."""
-        behind = () if self.argument is None else (self.argument,)
-        found = self.predicate.test(split, *behind)
+        arguments = () if self.argument is None else (self.argument,)
+        found = self.predicate.test(split, *arguments)
         if found is None:
             return Certainty.MAYBE
         return Certainty.YES if found is not self.negated else Certainty.NO

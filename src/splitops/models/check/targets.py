@@ -14,7 +14,7 @@ from typing import Any, Final
 from splitops.common.documents import parse_toml
 from splitops.common.untrusted_files import read_bounded
 from splitops.errors import ArrayError, ModelError, count_of, nearest, shown, shown_path
-from splitops.models.check.limits import FIXES, SIZE_FIELD, USUAL_REWRITES, Limit, Outcome, release_numbers
+from splitops.models.check.limits import FIXES, SIZE_FIELD, USUAL_REWRITES, Limit, Outcome, parse_release
 from splitops.models.check.predicates import Condition, parse_condition
 from splitops.models.quirks import QUIRKS, Quirk
 from splitops.spec.operators import FAMILY, OperatorSchema, history
@@ -82,7 +82,7 @@ class Target:
         """Whether it was tested: it has tested releases, and ``release`` is not newer than these."""
         if not self.releases:
             return False
-        return not self.release or release_numbers(self.release) <= release_numbers(self.releases[-1])
+        return not self.release or parse_release(self.release) <= parse_release(self.releases[-1])
 
     @classmethod
     def load(cls, named: str | os.PathLike[str] | Target) -> Target:
@@ -100,11 +100,11 @@ class Target:
             return named
         if isinstance(named, os.PathLike) or (isinstance(named, str) and named.lower().endswith(".toml")):
             path = Path(named)
-            return _read(read_bounded(path, limit=_MAX_BYTES), shown_path(path), path.stem, os.fspath(named))
+            return _parse(read_bounded(path, limit=_MAX_BYTES), shown_path(path), path.stem, os.fspath(named))
         name, equals, release = named.partition("==") if isinstance(named, str) else ("", "", "")
-        if name not in names():
-            near = nearest(name, names())
-            others = f"use {', '.join(names())} or the path of a .toml file"
+        if name not in list_target_names():
+            near = nearest(name, list_target_names())
+            others = f"use {', '.join(list_target_names())} or the path of a .toml file"
             hint = f"did you mean {near!r}?" if near else others
             raise ArrayError(f"unknown runtime {shown(named)}; {hint}")
         found = _load_packaged(name)
@@ -118,7 +118,7 @@ class Target:
         """
         if re.fullmatch(r"\d+(\.\d+)*\S*", release) is None:
             raise ArrayError(f"{shown(release)} is not a release of {self.name}, such as {self.name}==1.2")
-        asked, first = release_numbers(release), release_numbers(next(iter(self.releases), ""))
+        asked, first = parse_release(release), parse_release(next(iter(self.releases), ""))
         if asked < first[: len(asked)]:
             raise ArrayError(
                 f"{self.name} {release} was not tested: the oldest tested release is {self.releases[0]}"
@@ -134,7 +134,7 @@ class Target:
             [False, True]
         """
         since = self.checks.get(what)
-        return since is not None and release_numbers(release) >= release_numbers(since)
+        return since is not None and parse_release(release) >= parse_release(since)
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
@@ -154,7 +154,7 @@ class Target:
 
 
 @cache
-def names() -> tuple[str, ...]:
+def list_target_names() -> tuple[str, ...]:
     """Return the names of the targets in the package, :data:`RUNTIMES` first."""
     found = (entry.name for entry in files(__package__).joinpath("targets").iterdir())
     others = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
@@ -164,7 +164,7 @@ def names() -> tuple[str, ...]:
 @cache
 def _load_packaged(name: str) -> Target:
     content = files(__package__).joinpath("targets", f"{name}.toml").read_bytes()
-    return _read(content, f"{name}.toml", name)
+    return _parse(content, f"{name}.toml", name)
 
 
 def load_targets(
@@ -183,7 +183,7 @@ def load_targets(
     if isinstance(named, str | os.PathLike | Target):
         return (Target.load(named),)
     if not isinstance(named, Iterable):
-        raise ArrayError(f"{shown(named)} is not the name of a runtime; use {', '.join(names())}")
+        raise ArrayError(f"{shown(named)} is not the name of a runtime; use {', '.join(list_target_names())}")
     return tuple(map(Target.load, named))
 
 
@@ -228,13 +228,13 @@ def format_sentence(words: str) -> str:
 @cache
 def list_limits() -> tuple[Limit, ...]:
     """Return the limits of all targets in the package."""
-    return tuple(limit for target in load_targets(names()) for limit in target.limits)
+    return tuple(limit for target in load_targets(list_target_names()) for limit in target.limits)
 
 
 # Files
 
 
-def _read(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
+def _parse(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
     try:
         document = parse_toml(content)
     except ValueError as error:
@@ -274,7 +274,7 @@ def _parse_target(document: Mapping[str, Any], stem: str, file: str) -> Target:
     name = document.get("name", stem)
     if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
         raise _WrongError(f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name")
-    if file and name in names():
+    if file and name in list_target_names():
         raise _WrongError(f"{shown(name)} is the name of a built-in target: use another name", "name")
     title, releases = document.get("title", name), tuple(_iter_texts(document, "releases"))
     formats = tuple(_iter_texts(document, "formats")) or _FORMATS
@@ -372,15 +372,15 @@ def _parse_limit(table: Mapping[str, Any], name: str, title: str, releases: tupl
     rewrites = tuple(FIXES[_check_choice(FIXES, form, "rewrites")] for form in _iter_texts(table, "rewrites"))
     usual = next(
         (
-            USUAL_REWRITES[one.predicate.text]
-            for one in when
-            if one.predicate.text in USUAL_REWRITES and not one.negated
+            USUAL_REWRITES[condition.predicate.text]
+            for condition in when
+            if condition.predicate.text in USUAL_REWRITES and not condition.negated
         ),
         (),
     )
     message = (
         table.get("message")
-        or f"{title} {_OUTCOMES[outcome]} if {' and '.join(one.description for one in when)}"
+        or f"{title} {_OUTCOMES[outcome]} if {' and '.join(condition.description for condition in when)}"
     )
     return Limit(
         code=f"{name}.{code}",

@@ -207,7 +207,7 @@ def convert_with_report(
         raise ModelError("a conversion needs a target, such as 'onnx:18' or 'openvino'")
     target = None if to is None else parse_target(to)
     from splitops.models.formats.model import CheckedModel
-    from splitops.models.formats.walk import unknown_opset
+    from splitops.models.formats.walk import find_unknown_opset
 
     checked = CheckedModel.read(model, allow_links=allow_links)
     if checked.is_openvino:
@@ -215,7 +215,7 @@ def convert_with_report(
 
         return convert_ir(checked, target, preferred)
     edited = checked.copy()
-    newer = None if target is None else unknown_opset(edited)
+    newer = None if target is None else find_unknown_opset(edited)
     if newer is not None:
         got, expected = (
             f"the model imports opset {newer[0]}",

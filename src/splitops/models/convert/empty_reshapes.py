@@ -62,8 +62,8 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     plain = OnnxOpBuilder(opset, names, stem(node))
     reshaped = plain.add("Reshape", [data, sizes])
     branches = {
-        "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.fresh(f"{stem(node)}_empty")),
-        "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.fresh(f"{stem(node)}_plain")),
+        "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.make_name(f"{stem}_empty")),
+        "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.make_name(f"{stem}_plain")),
     }
     for value_ in (result, reshaped):
         value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))

@@ -21,7 +21,7 @@ from splitops.models.formats.openvino.model import (
     Layer,
     OpenVINOModel,
     Port,
-    anonymous,
+    remove_tensor_names,
 )
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
@@ -87,7 +87,7 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
     edges = [edge for edge in graph.edges if edge.target.layer in needed]
     edges += [Edge(end, Endpoint(result.id, 0)) for end, result in zip(ends, results, strict=True)]
     layers = [one for one in graph.layers if one.id in needed]
-    model = OpenVINOModel(Graph("folded", (*map(anonymous, layers), *results), tuple(edges)))
+    model = OpenVINOModel(Graph("folded", (*map(remove_tensor_names, layers), *results), tuple(edges)))
     document, weights = to_bytes(model)
     program = Program(
         document, tuple(one.name for one in results), NOWHERE, binary=np.frombuffer(weights, np.uint8)

@@ -18,7 +18,7 @@ from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.convert.onnx_versions import drop_defaults, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, stem
 from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
@@ -142,7 +142,7 @@ class ReplacementModel:
         sources = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in keys.items() if value in sources}
         values[""] = None
-        builder = OnnxOpBuilder(self.opset, names, stem(node))
+        builder = OnnxOpBuilder(self.opset, names, make_stem(node))
         for tensor in self.model.graph.initializer:
             if tensor.name not in values:
                 values[tensor.name] = builder.add_constant(np.asarray(onnx.numpy_helper.to_array(tensor)))

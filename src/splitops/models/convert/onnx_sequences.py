@@ -10,7 +10,7 @@ from splitops.models.graph.onnx_sequences import find_consumers, find_position, 
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import make_unbind_error
 from splitops.spec.operators import schema
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 from splitops.spec.sizes.rules import SizeRule
 
 _MAX_PARTS = 1 << 12
@@ -59,13 +59,13 @@ def _compute_part_sizes(
     size = shape[axis] if isinstance(shape, tuple) and axis is not None else None
     if not isinstance(size, int) and not division.lengths:
         return None
-    count = part_count(division, size) if isinstance(size, int) else len(division.lengths)
+    count = count_parts(division, size) if isinstance(size, int) else len(division.lengths)
     if not 1 <= count <= _MAX_PARTS:
         got, expected = f"the sequence has {count} parts", f"a Split returns 1 to {_MAX_PARTS}"
         raise rule_error(
             str(split_node.schema), Rule.PARTS_COUNT, got, expected, where=split_node.where, count=count
         )
-    return part_sizes(division, size, count) if isinstance(size, int) else division.lengths
+    return compute_part_sizes(division, size, count) if isinstance(size, int) else division.lengths
 
 
 def _check_consumer(consumer: ir.Node, split_node: SplitNode, count: int, rule: Rule) -> None:

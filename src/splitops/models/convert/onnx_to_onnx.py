@@ -18,13 +18,13 @@ from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.schemas import since_version
-from splitops.models.formats.onnx.storage import without_weights
+from splitops.models.formats.onnx.schemas import find_since_version
+from splitops.models.formats.onnx.storage import strip_weights
 from splitops.models.formats.onnx.structure import (
-    located_graphs,
-    too_many_inlined,
+    find_inlining_problem,
+    iter_located_graphs,
 )
-from splitops.models.formats.onnx.structure import nodes_of as protos_of
+from splitops.models.formats.onnx.structure import iter_nodes as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
 from splitops.models.graph.onnx import replace_constant_node
@@ -195,7 +195,7 @@ def _clear_sizes(model: ModelProto) -> None:
             kind.elem_type = tensor.data_type
             kind.shape.dim.extend([TensorShapeProto.Dimension()] * len(tensor.dims))
     del model.graph.initializer[:]
-    for _, graph in located_graphs(model):
+    for _, graph in iter_located_graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for size in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
                 size.Clear()
@@ -238,7 +238,7 @@ class ModelConversion:
         """Convert a graph or function, including its subgraphs, from one opset to another."""
         if new < 11 <= old:
             self.lower(owner, Rule.OPERATOR_VERSION)
-        nodes = [node for _, node in nodes_of(owner)]
+        nodes = [node for _, node in iter_nodes(owner)]
         self.rewrite_splits(nodes, ConversionTarget("", new), new, style)
         if old != new:
             for node in track(nodes, "convert"):
@@ -316,7 +316,7 @@ class ModelConversion:
         """Convert a node that is not a split, and report it if it changed."""
         before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.locate(node)
         try:
-            if node in self._unread and since_version(node.op_type, old) != since_version(node.op_type, new):
+            if node in self._unread and version != find_since_version(node.op_type, new):
                 name = self._unread[node][0].name
                 raise ModelError(
                     f"{before} cannot be converted to opset {new}: onnx-ir does not read {name}", where
@@ -326,7 +326,7 @@ class ModelConversion:
             self.changes.append(Change(where, Status.REJECTED, before, error=error))
             return
         if became is not None:
-            versions = ", ".join(f"{name}-{since_version(name, new)}" for name in became)
+            versions = ", ".join(f"{name}-{find_since_version(name, new)}" for name in became)
             status = Status.CONVERTED if len(became) == 1 else Status.REWRITTEN
             self.changes.append(Change(where, status, before, versions))
 

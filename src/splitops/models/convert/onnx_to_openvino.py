@@ -22,10 +22,10 @@ from splitops.models.engines import is_installed
 from splitops.models.engines.openvino import replace_empty_constants
 from splitops.models.engines.openvino_process import to_ir
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.onnx.structure import too_many_inlined
+from splitops.models.formats.onnx.structure import find_inlining_problem
 from splitops.models.formats.openvino import Builder, OpenVINOModel, from_bytes
 from splitops.models.formats.openvino.nodes import from_nodes, to_nodes
-from splitops.models.formats.walk import FreshNames, nodes_of, opset_imports, stem
+from splitops.models.formats.walk import FreshNames, get_opset_imports, iter_nodes, make_stem
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import find_shape
 from splitops.models.graph.op_builder import OnnxOpBuilder
@@ -47,12 +47,12 @@ def convert_onnx(
     """Convert ``edited``, a copy of an ONNX model, to OpenVINO."""
     where = model.where
     if edited.functions:
-        reason = too_many_inlined(model.proto)
+        reason = find_inlining_problem(model.proto)
         if reason is not None:
             raise ModelError(reason, where)
         model = replace(CheckedModel.read(onnx.inliner.inline_local_functions(model.proto)), where=where)
         edited = model.copy()
-    opset = opset_imports(edited.graph, edited).get("", 1)
+    opset = get_opset_imports(edited.graph, edited).get("", 1)
     annotate_for(edited, where, style)
     if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
         style = SplitStyle.SAME  # OpenVINO would fuse splits by a number of parts again

@@ -7,7 +7,7 @@ from typing import Final
 
 from onnx import AttributeProto, NodeProto, helper
 
-from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, version_of
+from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, find_version
 
 
 def is_unchanged(

@@ -17,7 +17,7 @@ from splitops.models.abstract_values import AbstractTensor, may_be
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.formats.openvino import Graph, Layer
 from splitops.models.formats.openvino.nodes import LayerNode
-from splitops.models.formats.openvino.port_maps import PortMap, Slicing, axis_of, read_if, read_loop
+from splitops.models.formats.openvino.port_maps import PortMap, Slicing, normalise_axis, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, replace_sizes
 from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank, require
@@ -275,7 +275,7 @@ class _Loop:
         kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
-                f"current_iteration is {kind} of shape {parameter.attribute('shape')!r}", self.where
+                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}", self.where
             )
         value = builder.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:

@@ -29,21 +29,32 @@ from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.onnx.graphs import min_ir_version
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.graphs import compute_min_ir_version
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.openvino import (
     Endpoint,
     Graph,
     Layer,
     OpenVINOModel,
-    input_names,
-    output_names,
+    make_input_names,
+    make_output_names,
 )
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, source_of, to_nodes
+from splitops.models.formats.openvino.nodes import (
+    DOMAIN,
+    LayerNode,
+    get_layer,
+    get_port,
+    get_source,
+    to_nodes,
+)
 from splitops.models.formats.openvino.port_maps import BODIES_SINCE
-from splitops.models.formats.openvino.splits import family_schema, operation_set, split_attributes
-from splitops.models.formats.walk import FreshNames, all_graphs, stem, subgraphs
+from splitops.models.formats.openvino.splits import (
+    get_family_schema,
+    parse_operation_set,
+    read_split_attributes,
+)
+from splitops.models.formats.walk import FreshNames, iter_all_graphs, iter_subgraphs, make_stem
 from splitops.models.graph.onnx import (
     add_initializer,
     annotate,
@@ -71,7 +82,7 @@ EVALUATOR_OPSET: Final = 21
 
 def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
-    model, nodes, where = source_of(source.nodes), source.nodes, source.where
+    model, nodes, where = get_source(source.nodes), source.nodes, source.where
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can only be converted to ONNX, for example to 'onnx:18'", where)
     must_differ: frozenset[ir.Node] = frozenset()
@@ -277,7 +288,7 @@ class _GraphWriter:
         """Report a rejected layer, and create undefined outputs, so that later layers are reported, too."""
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in node.outputs:
-            self.values[port] = ir.Value(name=self.names.fresh("rejected"))
+            self.values[port] = ir.Value(name=self.names.make_name("rejected"))
             annotate(self.values[port], self.known.get(port))
 
     # Parameter, Const, Result
@@ -334,7 +345,7 @@ class _GraphWriter:
         if value.producer() is None or value in self.named:
             output = ir.Value(name=name)
             annotate(output, get_abstract_value(value))
-            node_name = self.names.fresh(f"{name}/Identity")
+            node_name = self.names.make_name(f"{name}/Identity")
             self.graph.append(ir.Node("", "Identity", [value], outputs=[output], name=node_name))
             value = output
         self.named.add(value)
@@ -374,7 +385,7 @@ class _GraphWriter:
                 split_node, self.writer.target, self.writer.style, apart=read in self.writer.must_differ
             )
             outputs = [self._new_value(port) for port in read.outputs]
-            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.fresh(read.name or ""))
+            node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.make_name(read.name or ""))
             self.graph.append(node)
             parts = write_split(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
         except SplitError as error:
@@ -396,9 +407,10 @@ class _GraphWriter:
             if kind is not None and kind.storage:  # an array of its codes does not imply it
                 attributes["source_type"] = kind.openvino or ""
         elif layer.type == "Reshape":
-            attributes["special_zero"] = int(layer.boolean("special_zero", default=False))
+            attributes["special_zero"] = int(layer.read_boolean("special_zero", default=False))
         elif is_split(read):
-            attributes |= split_attributes(layer, family_schema(layer.type, layer.version, where), where)
+            schema_ = get_family_schema(layer.type, layer.version, where)
+            attributes |= read_split_attributes(layer, schema_, where)
         outputs = [self._new_value(port) for port in read.outputs]
         node = ir.Node(
             DOMAIN,
@@ -406,7 +418,7 @@ class _GraphWriter:
             sources,
             make_attributes(attributes),
             outputs=outputs,
-            name=self.names.fresh(layer.name),
+            name=self.names.make_name(layer.name),
             doc_string=json.dumps([where.graph, layer.name]),
         )
         self.graph.append(node)
@@ -425,7 +437,7 @@ class _GraphWriter:
         return self.folded[value]
 
     def _new_value(self, port: ir.Value) -> ir.Value:
-        value = ir.Value(name=self.names.fresh(port.name or ""))
+        value = ir.Value(name=self.names.make_name(port.name or ""))
         annotate(value, self.known.get(port))
         return value
 
@@ -446,7 +458,7 @@ class _GraphWriter:
             if constants is None:
                 raise
             for port in node.outputs:
-                constant = constants.get(Endpoint(layer.id, port_of(port).id))
+                constant = constants.get(Endpoint(layer.id, get_port(port).id))
                 if constant is not None:
                     self._write_constant(port, constant.element_type, constant.array(where), where)
             return
@@ -541,7 +553,7 @@ def _is_evaluated(layer: Layer) -> bool:
     """Return whether the evaluator runs a layer itself: ONNX rejects or rounds some of its inputs."""
     if layer.type in ("Convert", "Reshape"):
         return True
-    return layer.type == "Gather" and layer.attribute("batch_dims") in (None, "0")
+    return layer.type == "Gather" and layer.get_attribute("batch_dims") in (None, "0")
 
 
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:

@@ -58,7 +58,7 @@ class OpsetConverter:
         try:
             return self._convert_version(node, old, new, _MAX_BODIES)
         except NoAdapterError as error:
-            after = since_version(node.op_type, new)
+            after = find_since_version(node.op_type, new)
             version = (
                 f"opset {new} has no {node.op_type}"
                 if after is None
@@ -134,7 +134,7 @@ def _needs_allowzero(node: ir.Node, opset: int) -> bool:
 
     It does not if the shape has no 0, or if a 0 would copy the same size.
     """
-    version = version_of(node.op_type, opset)
+    version = find_version(node.op_type, opset)
     if node.op_type != "Reshape" or version is None or "allowzero" in version.attributes:
         return False
     allowzero = node.attributes.get("allowzero")
@@ -199,7 +199,7 @@ def _set_changed_defaults(node: ir.Node, old: int, new: int) -> None:
 
 
 def _drop_new_attributes(node: ir.Node, opset: int) -> None:
-    version = version_of(node.op_type, opset)
+    version = find_version(node.op_type, opset)
     assert version is not None
     for name in [name for name in node.attributes if name not in version.attributes]:
         del node.attributes[name]

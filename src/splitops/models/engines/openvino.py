@@ -29,7 +29,7 @@ from splitops.models.engines.empty_tensors import (
 from splitops.models.engines.engine import EngineError, Event, Program, check_options
 from splitops.models.engines.fork_safety import keep_alive_in_children
 from splitops.models.engines.openvino_process import Extension, to_ir
-from splitops.models.formats.onnx.structure import located_graphs, model_tensors
+from splitops.models.formats.onnx.structure import iter_located_graphs, iter_tensors
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import (
@@ -163,7 +163,7 @@ def replace_empty_constants(model: ModelProto) -> None:
     support, and defaults of inputs are left unchanged.
     """
     count = 0
-    for _, graph in located_graphs(model):  # OpenVINO rejects models with functions
+    for _, graph in iter_located_graphs(model):  # OpenVINO rejects models with functions
         nodes, initializers = graph.node, graph.initializer
         constants = [node for node in nodes if node.op_type == "Constant" and not node.domain]
         empty: dict[str, tuple[Any, TensorProto]] = {
@@ -197,7 +197,7 @@ def _load_data(content: bytes, program: Program) -> bytes:
             tensor.ClearField("data_location")
             tensor.raw_data = pack(array, kind)
     folder = None if program.folder is None else DataFolder(Path(program.folder))
-    load_external(model_tensors(model), program.where, folder)
+    load_external(iter_tensors(model), program.where, folder)
     replace_empty_constants(model)
     whole: bytes = model.SerializeToString()
     return whole

@@ -14,10 +14,10 @@ from splitops.models.formats.openvino.nodes import LayerNode, set_layer
 from splitops.models.formats.walk import (
     AnyGraph,
     FunctionKey,
-    function_key,
-    functions_of,
-    owners_of,
-    subgraphs,
+    index_functions,
+    iter_owners,
+    iter_subgraphs,
+    make_function_key,
 )
 from splitops.models.graph.onnx import annotate, get_declared
 from splitops.models.infer.interpreter import ForwardInterpreter

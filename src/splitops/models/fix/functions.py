@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from splitops.models.check.onnx_form import OTHER_VERSION, describe_other_version, other_versions
+from splitops.models.check.onnx_form import OTHER_VERSION, describe_other_version, iter_other_versions
 from splitops.models.convert.onnx_to_onnx import ModelConversion
 from splitops.models.convert.report import Change
 from splitops.models.fix.report import FixStatus, Reason, SplitReport
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.walk import has_layers, label, opset_imports, owners_of
+from splitops.models.formats.walk import get_opset_imports, has_layers, iter_owners, label
 from splitops.models.graph.split_nodes import is_split
 from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.split_nodes.styles import SplitStyle
@@ -33,7 +33,7 @@ class ConvertedFunctions:
         stuck: dict[str, str] = {}
         while True:
             self.edited = model.copy(name_unread=False)
-            found = [] if has_layers(self.edited) else list(other_versions(self.edited))
+            found = [] if has_layers(self.edited) else list(iter_other_versions(self.edited))
             splits = [one for one in found if is_split(one.node)]
             for one in splits:
                 words, why = describe_other_version(one), stuck.get(one.function)
@@ -73,9 +73,9 @@ class ConvertedFunctions:
 
 def _convert(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
     ForwardInterpreter(edited, model.where, lambda site: None).run().annotate()
-    opset = opset_imports(edited.graph, edited)[""]
+    opset = get_opset_imports(edited.graph, edited)[""]
     converting = ModelConversion(edited, model.where)
-    for path, owner in owners_of(edited):
+    for path, owner in iter_owners(edited):
         if path in paths:
             converting.convert_graph(owner, opset_imports(owner)[""], opset, SplitStyle.SAME)
             owner.opset_imports[""] = opset

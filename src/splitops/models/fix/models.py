@@ -24,7 +24,7 @@ from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.openvino.nodes import output_values
+from splitops.models.formats.openvino.nodes import get_output_values
 from splitops.models.formats.walk import has_layers
 from splitops.models.graph.onnx import get_abstract_value
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -164,7 +164,7 @@ def take_snapshot(
         return ModelSnapshot(calls, context, onnx, _get_outputs, found.index_by_name, to_open)
     # Names of inner values may change, so only the outputs are compared.
     results: dict[ValueName, AbstractValue] = {
-        (None, name): get_abstract_value(value) for name, value in output_values(model).items()
+        (None, name): get_abstract_value(value) for name, value in get_output_values(model).items()
     }
     writer = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
     return ModelSnapshot(calls, context, writer, lambda node, path: results, lambda: results, to_open)

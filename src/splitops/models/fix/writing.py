@@ -19,7 +19,7 @@ from splitops.models.fix.driver import NotApplicableError, RewriteResult
 from splitops.models.fix.onnx_sequences import cast_sequence
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
-from splitops.models.formats.walk import stem
+from splitops.models.formats.walk import make_stem
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.intended import FLOATS, find_intended_split_node, find_intended_way
 from splitops.models.graph.onnx import annotate, find_shape, find_type, has_consumers
@@ -164,7 +164,7 @@ class FixWriter:
     def _name_outputs(self, node: ir.Node) -> bool:
         unnamed = [value for value in node.outputs if not value.name]
         for value in unnamed:
-            value.name = self.editor.names.fresh(f"{stem(node)}_unused")
+            value.name = self.editor.names.make_name(f"{make_stem(node)}_unused")
         return bool(unnamed)
 
     def _write_version(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:

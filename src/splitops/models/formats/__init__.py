@@ -1,1 +1,1 @@
-"""The files of models: read as if hostile, written whole or not at all. What is wrong is a ModelError."""
+"""Model files, ONNX and OpenVINO IR: read with checks against hostile content, and written atomically."""

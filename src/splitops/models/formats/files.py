@@ -1,4 +1,4 @@
-"""Model files of either format: which one it is, reading, writing."""
+"""Detect the format of a model, and load and save models of either format."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class ModelReport:
-    """What a tool did to a model; ``model`` is what came of it."""
+    """Base class of the reports of tools that change a model. The attribute ``model`` is the new model."""
 
     __slots__ = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model, whole or not at all.
+        """Write the model atomically.
 
         Raises:
-            SplitError: there is no model, the ending is of the other format, the file cannot be written, or
-                data that is to be kept is in another folder.
+            SplitError: there is no model, the file name ends as in the other format, the file cannot be
+                written, or data that should be kept is in another folder.
         """
         save(self, path)
 
 
 def is_openvino(model: Any) -> bool:
-    """Return whether a path or model is OpenVINO IR; if not, it is ONNX.
+    """Return True for OpenVINO IR and False for ONNX. For a path, its ending decides.
 
     Raises:
-        ModelError: a path with another ending than ``.onnx`` and ``.xml``.
+        ModelError: the path ends neither in ``.onnx`` nor in ``.xml``.
     """
     if not isinstance(model, str | os.PathLike):
         from splitops.models.formats.openvino import OpenVINOModel
@@ -57,13 +57,13 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
     """Read a model from a file.
 
     Args:
-        path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` beside it.
-        allow_links: whether links to the other files of the model may lead out of its folder, as they do in
-            the caches of model hubs. In a folder that you do not trust, allow none: they could name any file.
+        path: a ``.onnx`` file, or the ``.xml`` file of an OpenVINO IR with its ``.bin`` in the same folder.
+        allow_links: whether the other files of the model may be links that lead out of its folder, as in
+            the caches of model hubs. In a folder that you do not trust, links could lead to any file.
 
     Returns:
-        An ``onnx.ModelProto`` with its external data in it, or an :class:`OpenVINOModel`, which keeps the
-        ``.bin`` open and reads a constant when it is needed.
+        An ``onnx.ModelProto`` that includes its external data, or an :class:`OpenVINOModel`, which keeps the
+        ``.bin`` open and reads each constant when it is needed.
 
     Raises:
         ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
 (model 'no-such-file.onnx')
     """
     if not isinstance(path, str | os.PathLike):
-        raise ModelError(f"load reads a file, but is given a {type(path).__name__}, not a path")
+        raise ModelError(f"load requires a path, not a {type(path).__name__}")
     if is_openvino(path):
         from splitops.models.formats import openvino as openvino_ir
 
@@ -90,21 +90,21 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
 def save(
     model: ModelInMemory | ModelReport, path: str | os.PathLike[str], *, keep_data: bool = False
 ) -> None:
-    """Write a model to a file, whole or not at all.
+    """Write a model to a file, atomically.
 
     Args:
-        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report that has one
-            as its ``model``: that of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
+        model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report with such a
+            ``model``: the result of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
             :func:`splitops.fix_with_report` or :func:`splitops.simplify_with_report`.
-        path: a ``.onnx`` file for the first two, else an ``.xml`` file whose ``.bin`` is written beside it.
-            Of an ONNX model of more than 2 GB, initializers go to a file beside it, named like it with
-            ``.data`` appended.
-        keep_data: whether data of an ONNX model that is in other files of the same folder stays there; see
-            :func:`splitops.fix`.
+        path: a ``.onnx`` file for the first two types, else an ``.xml`` file. The ``.bin`` of OpenVINO IR is
+            written to the same folder, as are the initializers of an ONNX model of more than 2 GB, into a
+            file with ``.data`` appended to the name.
+        keep_data: whether external data of an ONNX model stays in its files, which have to be in the folder
+            of ``path``; see :func:`splitops.fix`.
 
     Raises:
-        ModelError: the ending is of the other format, the file cannot be written, or data that is to be kept
-            is in another folder.
+        ModelError: the file name ends as in the other format, the file cannot be written, or data that
+            should be kept is in another folder.
 
     Examples:
         >>> import onnx.parser, pathlib, splitops, tempfile
@@ -122,9 +122,9 @@ def save(
 def write_model(
     model: ModelInMemory | ModelReport, path: str | os.PathLike[str], *, keep_data: bool = False
 ) -> tuple[Path, ...]:
-    """Write a model as :func:`save` does, and return the files that were written."""
+    """Write a model as :func:`save` does, and return the paths of the written files."""
     if not isinstance(path, str | os.PathLike):
-        raise ModelError(f"save writes a file, but is given a {type(path).__name__}, not a path")
+        raise ModelError(f"save requires a path, not a {type(path).__name__}")
     keep_data = keep_data or getattr(model, "keeps_data", False)
     model = getattr(model, "model", model)
     if is_openvino(path) is not is_openvino(model):

@@ -1,4 +1,4 @@
-"""A model as every tool sees it: read and checked once, then the nodes of onnx-ir, whatever its format."""
+"""The model class of all tools: an ONNX or OpenVINO model, checked once and converted to onnx-ir."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from splitops.models.formats.onnx.graphs import (
     deserialize_model,
     name_parts,
     serialize_model,
-    unmark,
+    unmark_locations,
 )
 from splitops.models.formats.onnx.structure import check_model
 from splitops.models.formats.onnx.value_info import Values, declare_values
@@ -34,85 +34,88 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckedModel:
-    """A well-formed model, which is not changed: tools read its nodes, or change a copy of them.
+    """A well-formed model of either format. It is never changed: tools edit a :meth:`copy`.
 
     Attributes:
-        where: the model, for messages.
+        where: location of the model, for messages.
     """
 
     where: Where
     _source: ModelProto | OpenVINOModel
     _is_onnx_ir: bool = False
     _kept: Mapping[str, tuple[TensorProto, TensorProto]] = field(default_factory=dict)
-    """Tensors that name their data in other files again when the model is written: :func:`keep_external`."""
+    """Tensors that refer to their external data again when the model is written: :func:`keep_external`."""
 
     @classmethod
     def read(
         cls, model: AnyModel, *, weights: bool = True, allow_links: bool = False, keep_data: bool = False
     ) -> CheckedModel:
-        """Read a model of a path, or check one in memory.
+        """Read the model at a path, or check a model in memory.
 
-        Without ``weights``, large external data stays unread. With ``keep_data``, of the path of an ONNX
-        model, what is written names external data where it is.
+        Without ``weights``, tensors of more than 32 KiB in other files are not read. With ``keep_data``, if
+        ``model`` is the path of an ONNX model, :meth:`write` returns a model that still refers to the files.
         """
         where, given = make_location(model), cast("Any", model)
         if is_openvino(model):
-            source = openvino.opened(given, allow_links=allow_links)
+            source = openvino.open_model(given, allow_links=allow_links)
             return cls(Where(where.model or source.file), source)
         kept: dict[str, tuple[TensorProto, TensorProto]] | None = {} if keep_data else None
         weights = weights and not keep_data
-        proto = storage.opened(given, where, weights=weights, allow_links=allow_links, kept=kept)
+        proto = storage.open_model(given, where, weights=weights, allow_links=allow_links, kept=kept)
         return cls(where, proto, isinstance(model, ir.Model), kept or {})
 
     @property
     def is_openvino(self) -> bool:
-        """Whether it is OpenVINO IR; if not, it is ONNX."""
+        """Whether the model is OpenVINO IR, not ONNX."""
         return isinstance(self._source, OpenVINOModel)
 
     @property
     def proto(self) -> ModelProto:
-        """An ONNX model for the tools of onnx itself, which read protobuf alone."""
+        """The ONNX model as protobuf, for the functions of the onnx package; ModelError for OpenVINO IR."""
         if isinstance(self._source, OpenVINOModel):
             raise ModelError("this is OpenVINO IR, not ONNX", self.where)
         return self._source
 
     @cached_property
     def nodes(self) -> ir.Model:
-        """The model as nodes, for reading."""
+        """The model as an onnx-ir model, which must not be changed."""
         if isinstance(self._source, OpenVINOModel):
             return to_nodes(self._source)
         return deserialize_model(self._source, self.where)
 
     def copy(self, *, name_unread: bool = True) -> ir.Model:
-        """Return a copy of the nodes for rewriting; of ONNX, see :func:`copy_for_rewriting`."""
+        """Return a copy as an onnx-ir model, for editing. ``name_unread``: see :func:`copy_for_rewriting`."""
         if isinstance(self._source, OpenVINOModel):
             return to_nodes(self._source)
         return copy_for_rewriting(self._source, self.where, name_unread=name_unread)
 
     def write(self, edited: ir.Model, *, changed: bool = True) -> ModelInMemory:
-        """Return a rewritten copy, well formed, as the kind of model that was read."""
+        """Convert an ``edited`` :meth:`copy` to the type of the model that was read.
+
+        A protobuf is checked again; if nothing was ``changed``, it is a copy of the source.
+        """
         if isinstance(self._source, OpenVINOModel):
             return from_nodes(edited)
         if self._is_onnx_ir:
             name_parts(edited)
-            unmark(edited)
+            unmark_locations(edited)
             return edited
-        made = self.to_proto(edited) if changed else copy_proto(self._source)
+        proto = self.to_proto(edited) if changed else copy_proto(self._source)
         if changed:
-            check_model(made, self.where)
+            check_model(proto, self.where)
         if self._kept:
-            storage.keep_external(made, self._kept)
-        return made
+            storage.keep_external(proto, self._kept)
+        return proto
 
     def to_proto(self, edited: ir.Model) -> ModelProto:
-        """Return a rewritten copy of an ONNX model in protobuf."""
+        """Convert an edited copy of an ONNX model to protobuf."""
         return serialize_model(edited, self.proto)
 
     def declare(self, values: Values) -> ModelProto | ir.Model:
-        """Return a copy of an ONNX model that declares the types and shapes of values."""
-        made = declare_values(self.proto, values)
+        """Return a copy of an ONNX model that declares the types and shapes in ``values``."""
+        proto = declare_values(self.proto, values)
         if not self._is_onnx_ir:
-            return made
-        nodes = deserialize_model(made, self.where)
-        unmark(nodes)
+            return proto
+        nodes = deserialize_model(proto, self.where)
+        unmark_locations(nodes)
         return nodes

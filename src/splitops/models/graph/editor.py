@@ -500,7 +500,7 @@ class Editor(ABC):
         """Rename a value that will be unused, and return its previous name."""
         name = value.name
         if name:
-            value.name = self.names.fresh(f"{name}_unused")
+            value.name = self.names.make_name(f"{name}_unused")
         return name
 
     def _enqueue_consumers(self, consumer: ir.Node) -> None:

@@ -16,7 +16,7 @@ from splitops.models.split_nodes.ways import Kind, Way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import SourceKind, TypeConstraint, ValueSource
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
@@ -141,8 +141,8 @@ def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tup
     if outputs == 1 and number == size:
         yield (size,)
     for division in (Division(SizeRule.CHUNK, chunk=int(number)), Division(SizeRule.CEIL, count=int(number))):
-        if part_count(division, size) == outputs:
-            yield part_sizes(division, size, outputs)
+        if count_parts(division, size) == outputs:
+            yield compute_part_sizes(division, size, outputs)
 
 
 @cache

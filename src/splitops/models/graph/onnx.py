@@ -11,7 +11,7 @@ import onnx_ir as ir
 from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, meet, to_fact
 from splitops.models.formats.onnx.graphs import TYPE
-from splitops.models.formats.onnx.tensors import is_marked, tensor_array
+from splitops.models.formats.onnx.tensors import is_marked, read_tensor
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.formats.openvino.nodes import LayerNode, PortValue
 from splitops.models.formats.walk import canonical
@@ -64,7 +64,7 @@ def get_abstract_value(value: ir.Value) -> AbstractValue:
 def get_declared(value: ir.Value) -> AbstractValue:
     """Return the declared type and shape of a value as an abstract value; None if there is neither."""
     if type(value) is PortValue:
-        return value.port.declared
+        return value.port.declared_tensor
     kind, shape = value.type, value.shape
     if kind is None and shape is None:
         return from_type(value.meta[TYPE]) if TYPE in value.meta else None
@@ -114,7 +114,7 @@ def is_constant(value: ir.Value | None) -> bool:
         return value.is_initializer()
     if type(producer) is LayerNode:
         return producer.op_type == "Const"
-    return producer.op_type == "Constant" and canonical(producer.domain) == ""
+    return producer.op_type == "Constant" and canonicalise(producer.domain) == ""
 
 
 def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
@@ -133,7 +133,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
         return None
     if isinstance(tensor, ir.ExternalTensor):
         outside = ir.serde.serialize_tensor(tensor)
-        return tensor_array(outside, NOWHERE) if is_marked(outside) else None
+        return read_tensor(outside, NOWHERE) if is_marked(outside) else None
     return tensor.numpy()
 
 

@@ -12,14 +12,14 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, Where
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.walk import (
-    INITIALIZERS_OF_THEIR_OWN,
-    graphs_of,
+    MIN_IR_VERSION_OF_CONSTANTS,
+    get_opset_imports,
     has_defaults,
-    opset_imports,
-    owners_of,
-    stem,
+    iter_graphs,
+    iter_owners,
+    make_stem,
 )
 from splitops.models.graph.editor import Editor, GraphScope, Role, get_roles
 from splitops.models.graph.onnx import (
@@ -57,7 +57,7 @@ def _has_valid_signature(node: ir.Node, opset: int) -> bool:
     if version is None or not version.inputs.has(len(node.inputs)):
         return False
     kinds = {name: attribute.kind for name, attribute in version.attributes.items()}
-    return version.outputs.has(len(node.outputs)) and all(
+    return version.outputs.can_have(len(node.outputs)) and all(
         attribute.type == kinds.get(name) for name, attribute in node.attributes.items()
     )
 
@@ -159,7 +159,7 @@ class OnnxEditor(Editor):
             return None
         made = []
         for piece in pieces:
-            part = ir.Value(name=self.names.fresh(f"{value.name}_part"), const_value=piece)
+            part = ir.Value(name=self.names.make_name(f"{value.name}_part"), const_value=piece)
             part.type, part.shape = ir.TensorType(piece.dtype), ir.Shape(piece.shape)
             made.append(part)
         return made
@@ -191,7 +191,7 @@ class OnnxEditor(Editor):
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function
-        by_node = in_function or (self.model.ir_version or 0) < INITIALIZERS_OF_THEIR_OWN
+        by_node = in_function or (self.model.ir_version or 0) < MIN_IR_VERSION_OF_CONSTANTS
         key = None if array is None or not shared else (array.dtype.str, array.shape, array.tobytes())
         if key is not None and key in self._constants and not by_node:
             found = self._constants[key]

@@ -283,7 +283,7 @@ class OnnxOpBuilder(OpBuilder):
 
     def make_name(self, hint: str) -> str:
         """Return a free name for a value."""
-        return self._names.fresh(f"{self._base}_{hint}")
+        return self._names.make_name(f"{self._base}_{hint}")
 
     def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
         """Add a Constant node."""

@@ -58,13 +58,13 @@ class OpenVINOEditor(Editor):
         sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
-            self._next[graph] = max((layer_of(node).id for node in graph), default=-1) + 1
+            self._next[graph] = max((get_layer(node).id for node in graph), default=-1) + 1
             yield GraphScope(path, opset), graph
 
     def find_role(self, node: ir.Node) -> Role | None:
         """Return the role of a layer in rewrites, or None if it has none."""
         role = _ROLES.get(node.op_type)
-        return role if role in (Role.SPLIT, Role.SUM) or find_converter(layer_of(node)) else None
+        return role if role in (Role.SPLIT, Role.SUM) or find_converter(get_layer(node)) else None
 
     def read_split_node(self, node: ir.Node) -> SplitNode:
         """Read a split node with its abstract inputs."""
@@ -105,7 +105,7 @@ class OpenVINOEditor(Editor):
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the array and the element type of a Const, or None."""
         producer = value.producer()
-        constant = None if producer is None else layer_of(producer).constant
+        constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
             return None
         try:
@@ -116,7 +116,7 @@ class OpenVINOEditor(Editor):
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
         producer = value.producer()
-        constant = None if producer is None else layer_of(producer).constant
+        constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
             return None
         kind, shape = constant.element_type, constant.shape
@@ -258,7 +258,7 @@ class OpenVINOOpBuilder(OpBuilder):
         """Store the inferred element type and shapes of the outputs of a layer, also in its ports."""
         node = outputs[0].producer()
         assert node is not None
-        layer = layer_of(node)
+        layer = get_layer(node)
         precision = None if kind is None else kind.precision
         pairs = zip(layer.outputs, shapes, strict=True)
         ports = [make_port(precision or port.precision, shape) for port, shape in pairs]

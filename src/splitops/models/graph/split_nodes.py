@@ -22,7 +22,7 @@ def is_split(node: ir.Node) -> bool:
     """Return whether a node is of the split family."""
     if type(node) is LayerNode:
         return node.op_type in FAMILY[DOMAIN]
-    return node.op_type in FAMILY[""] and canonical(node.domain) == ""
+    return node.op_type in FAMILY[""] and canonicalise(node.domain) == ""
 
 
 def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitNode]:
@@ -49,7 +49,7 @@ def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitN
         >>> [(str(node.schema), dict(node.attributes), node.outputs) for node in iter_split_nodes(model)]
         [('Split-13', {'axis': 0}, ('a', 'b'))]
     """
-    for path, node, opset in located_nodes(model):
+    for path, node, opset in iter_located_nodes(model):
         if is_split(node):
             place = Where(where.model, path, label(node))
             split_node = read_split_node(node, opset, place, defaults=has_defaults(model))
@@ -77,8 +77,8 @@ def read_split_node(
     op_schema, attributes, unread = None, {}, None
     try:
         if layer is not None:
-            op_schema = family_schema(node.op_type, layer.version, where)
-            attributes = split_attributes(layer, op_schema, where)
+            op_schema = get_family_schema(node.op_type, layer.version, where)
+            attributes = read_split_attributes(layer, op_schema, where)
         else:
             op_schema = schema(node.op_type, opset, "")
             attributes = _read_numbers(node, linked)
@@ -91,7 +91,7 @@ def read_split_node(
             for index, value in enumerate(node.inputs)
         ]
     return SplitNode(
-        schema=op_schema or history(node.op_type, canonical(node.domain))[0],
+        schema=op_schema or history(node.op_type, canonicalise(node.domain))[0],
         attributes=attributes,
         facts=tuple(facts),
         inputs=tuple("" if value is None else value.name or "" for value in node.inputs),

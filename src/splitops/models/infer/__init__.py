@@ -123,7 +123,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         'float32[N/2, 6]'
     """
     from splitops.models.formats.model import CheckedModel
-    from splitops.models.formats.openvino.nodes import output_values, source_of
+    from splitops.models.formats.openvino.nodes import get_output_values, get_source
     from splitops.models.infer import layers
     from splitops.models.infer.interpreter import ShapeInterpreter
 
@@ -148,7 +148,8 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         inferred: Any = checked.declare(result.index_by_name())
     else:
         named = {row.name for row in rows if row.graph is None}
-        results = zip(source_of(checked.nodes).outputs, output_values(checked.nodes).items(), strict=True)
+        nodes = checked.nodes
+        results = zip(get_source(nodes).outputs, get_output_values(nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
                 rows.append(InferredValue(None, name, layer.inputs[0].declared, result.values[value]))

@@ -18,23 +18,23 @@ from splitops.models.abstract_values import (
     Opaque,
     join,
     meet,
+    substitute_sizes,
     to_fact,
-    with_sizes,
 )
 from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, PortValue
 from splitops.models.formats.walk import (
-    all_nodes,
-    canonical,
+    canonicalise,
     extend,
-    function_key,
-    function_path,
-    functions_of,
+    get_opset_imports,
+    get_unread_attributes,
     has_defaults,
+    index_functions,
+    iter_all_nodes,
+    iter_subgraphs,
     label,
-    opset_imports,
-    subgraphs,
-    unread_attributes,
+    make_function_key,
+    make_function_path,
 )
 from splitops.models.graph.onnx import annotate, get_declared
 from splitops.models.graph.onnx_functions import Attributes, make_references, resolve_attributes, resolve_call
@@ -46,7 +46,7 @@ from splitops.models.infer.onnx_reading import infer_constant, make_abstract_ten
 from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
 from splitops.splitting.binding import Fact
 
 _Values: TypeAlias = Sequence[AbstractValue]
@@ -82,7 +82,8 @@ class InferenceResult:
         """Return the result with the symbols in :attr:`sizes` replaced by their sizes."""
         if not self.sizes:
             return self
-        return replace(self, values={value: with_sizes(k, self.sizes) for value, k in self.values.items()})
+        values = {value: substitute_sizes(each, self.sizes) for value, each in self.values.items()}
+        return replace(self, values=values)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return the abstract values by the path of the graph and the name of the value."""
@@ -146,8 +147,8 @@ class ShapeInterpreter:
         self.on_split = on_split
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
-        self.inference = NodeInference(unread_attributes(model))
-        self.functions = functions_of(model)
+        self.inference = NodeInference(get_unread_attributes(model))
+        self.functions = index_functions(model)
         self.defaults = has_defaults(model)
         self.recording = True
         self.walked: set[str] = set()
@@ -216,7 +217,7 @@ class ShapeInterpreter:
         domain = canonical(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
-        function = self.functions.get(function_key(node)) if self.functions else None
+        function = self.functions.get(make_function_key(node)) if self.functions else None
         if function is not None:
             return _pad(self._infer_call(scope, node, function, inputs), count)
         if domain == "":
@@ -451,7 +452,7 @@ class ShapeInterpreter:
         caller: _Frame,
         conditional: bool,
     ) -> list[AbstractValue]:
-        path = function_path(function)
+        path = make_function_path(function)
         if not self._may_enter(path):
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)

@@ -18,25 +18,25 @@ from splitops.models.abstract_values import (
     meet_shapes,
 )
 from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.nodes import from_nodes, layer_of, set_layer
-from splitops.models.formats.walk import all_nodes
+from splitops.models.formats.openvino.nodes import from_nodes, get_layer, set_layer
+from splitops.models.formats.walk import iter_all_nodes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_layer_spelling
 from splitops.models.split_nodes import SplitNode
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
 
 
 def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
     """Return the abstract value of a Parameter or a Const, and an unknown tensor for other layers."""
     if layer.type == "Parameter":
-        kind = None if layer.takes_any_type else layer.element_type(where)
-        return AbstractTensor(kind, layer.shape(where))
+        kind = None if layer.has_dynamic_type else layer.read_element_type(where)
+        return AbstractTensor(kind, layer.read_shape(where))
     constant = layer.constant
     if constant is None:
         return AbstractTensor()
     kind, value = constant.element_type, None
     if math.prod(constant.shape) <= MAX_ELEMENTS and is_tracked(kind):
-        value = constant.array(where)
+        value = constant.read_array(where)
     return AbstractTensor(kind, constant.shape, value)
 
 
@@ -99,7 +99,7 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
     if isinstance(number, int) and number >= 1:
         if isinstance(size, int):
             return [size // number] * count
-        return [dimension(size.lo // number, None if size.hi is None else size.hi // number)] * count
+        return [make_dim(size.lo // number, None if size.hi is None else size.hi // number)] * count
     lengths = (
         split_node.facts[2].value if len(split_node.facts) > 2 and split_node.facts[2] is not None else None
     )
@@ -119,7 +119,7 @@ def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) ->
 
     Ports cannot declare intervals, which are in the ``shape`` of Parameter layers. Also changes the nodes.
     """
-    for node in all_nodes(model):
+    for node in iter_all_nodes(model):
         declare_ports(node, values)
     return from_nodes(model)
 

@@ -18,9 +18,9 @@ from splitops.models.abstract_values import (
     Value,
     meet_shapes,
 )
-from splitops.models.formats.onnx.schemas import version_of
+from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import SizeNames, from_type, to_type
-from splitops.models.formats.walk import canonical
+from splitops.models.formats.walk import canonicalise
 from splitops.models.graph.onnx import PLAIN
 from splitops.models.graph.onnx_functions import Attributes
 from splitops.models.infer.onnx_reading import to_attribute_proto, to_node_proto
@@ -156,7 +156,7 @@ def _is_passed(known: AbstractTensor) -> bool:
 def _infer_by_onnx(
     node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
-    version = version_of(node.op_type, opsets.get(node.domain, 0), canonical(node.domain))
+    version = find_version(node.op_type, opsets.get(node.domain, 0), canonicalise(node.domain))
     if version is None or version.deprecated:
         return [None] * len(node.output)
     types = _infer_types(version.schema, node, inputs)

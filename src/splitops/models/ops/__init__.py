@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from splitops.models.formats.openvino.splits import operation_set
+from splitops.models.formats.openvino.splits import parse_operation_set
 from splitops.models.ops.arithmetic import ARITHMETIC_OF_SIZES
 from splitops.models.ops.concat import CONCAT
 from splitops.models.ops.convert import CONVERT, CONVERT_LIKE

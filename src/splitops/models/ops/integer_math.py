@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from splitops.models.abstract_values import Entry
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import Range, dimension
+from splitops.spec.sizes.dims import Range, make_dim
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
@@ -131,7 +131,7 @@ def _find_names(left: Entry, right: Entry) -> tuple[str | int, str | int] | None
 def _make_entry(lo: int, hi: int | None, name: str | int | None) -> Entry:
     if isinstance(name, int):
         return name
-    return dimension(lo, hi, name)
+    return make_dim(lo, hi, name)
 
 
 ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {

@@ -24,7 +24,7 @@ from splitops.models.ops.operator import (
 from splitops.models.ops.shapes import multiply, normalise_axis, to_size
 from splitops.models.ops.writing import INT32, INT64
 from splitops.spec.elements.types import ElementType
-from splitops.spec.sizes.dims import Dim, Shape, dimension
+from splitops.spec.sizes.dims import Dim, Shape, make_dim
 
 _AXIS: Final = {"axis": Attribute(as_integer)}
 _FIRST: Final = {"axis": Attribute(as_integer, 0)}

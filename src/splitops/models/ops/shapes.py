@@ -12,7 +12,7 @@ from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entr
 from splitops.models.ops.integer_math import ARITHMETIC
 from splitops.models.ops.operator import Unknown
 from splitops.spec.sizes import names as symbols
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, dimension
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 
 D = TypeVar("D", int, Dim)
 
@@ -154,7 +154,7 @@ def _divide_sizes(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
     hi = None if size.hi is None else size.hi * factor // divisor
     lo = -(-size.lo * factor // divisor)
     return (
-        UNKNOWN if hi is not None and hi < lo else dimension(lo, hi, name if isinstance(name, str) else None)
+        UNKNOWN if hi is not None and hi < lo else make_dim(lo, hi, name if isinstance(name, str) else None)
     )
 
 
@@ -212,7 +212,7 @@ def _broadcast_size(left: Dim, right: Dim) -> Dim:
     if left.lo > 1 or right.lo > 1:
         return left if left.lo > 1 else right  # the other size is this one or 1
     hi = None if left.hi is None or right.hi is None else max(left.hi, right.hi)
-    return dimension(min(left.lo, right.lo), hi)
+    return make_dim(min(left.lo, right.lo), hi)
 
 
 def multiply(shape: Shape) -> Entry:
@@ -241,7 +241,7 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
     size = to_size(distance)
     if step == 1 or isinstance(size, int):
         return size
-    return dimension(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
+    return make_dim(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
 
 
 def clamp(size: int, bounds: slice) -> slice:
@@ -337,7 +337,7 @@ def divide_up(size: Dim, step: int) -> Dim:
         return -(-size // step)
     name = None if size.name is None else symbols.divide_up(size.name, step)
     hi = None if size.hi is None else -(-size.hi // step)
-    return dimension(-(-size.lo // step), hi, name if isinstance(name, str) else None)
+    return make_dim(-(-size.lo // step), hi, name if isinstance(name, str) else None)
 
 
 def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:

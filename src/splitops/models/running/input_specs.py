@@ -9,8 +9,8 @@ import numpy as np
 
 from splitops.errors import ModelError, Where, shown
 from splitops.models.abstract_values import NOTHING, AbstractSequence, AbstractTensor
-from splitops.models.formats.openvino import OpenVINOModel, input_names
-from splitops.models.formats.openvino.shapes import matches
+from splitops.models.formats.openvino import OpenVINOModel, make_input_names
+from splitops.models.formats.openvino.shapes import is_match
 from splitops.spec.elements.types import ElementType, element_type_of, is_builtin
 from splitops.spec.sizes.dims import Shape
 
@@ -68,7 +68,7 @@ class InputSpec:
             found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"
             codes = f", whose codes are {expected.numpy}" if expected.storage else ""
             raise ModelError(f"{found}, but the model declares {expected}{codes}", where)
-        if not matches(shape, self.shape):
+        if not is_match(shape, self.shape):
             raise ModelError(
                 f"input {shown(self.name)} has shape {shown(shape)}, but the model declares {self}", where
             )
@@ -108,7 +108,7 @@ def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec,
     """Return the declared inputs of OpenVINO IR: its Parameters."""
     specs = []
     tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
-    for name, layer in zip(input_names(model), model.inputs, strict=True):
+    for name, layer in zip(make_input_names(model), model.inputs, strict=True):
         where = replace(where, node=layer.name)
         aliases = dict.fromkeys((*layer.outputs[0].names, layer.name))
         if layer.name in tensors and layer.name not in layer.outputs[0].names:

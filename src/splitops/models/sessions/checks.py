@@ -26,7 +26,7 @@ from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
 from splitops.models.split_nodes import SplitNode
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 from splitops.spec.operators.schemas import SourceKind
-from splitops.spec.sizes.arithmetic import part_count
+from splitops.spec.sizes.arithmetic import count_parts
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.spec.sizes.rules import SizeRule
 
@@ -249,4 +249,4 @@ def _is_valid(split_node: SplitNode, lengths: int | None, elements: int, numbers
     binding = replace(split_node, facts=tuple(facts)).binding
     if binding is None or binding.axis is None or binding.division is None:
         return False
-    return part_count(binding.division, shape[binding.axis]) >= elements
+    return count_parts(binding.division, shape[binding.axis]) >= elements

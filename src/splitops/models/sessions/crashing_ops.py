@@ -25,7 +25,7 @@ CRASHING: Final = frozenset(
 
 def has_crashing_op(model: ModelProto) -> bool:
     """Return whether a model has an operator in :data:`CRASHING`."""
-    return any(node.op_type in CRASHING and not canonical(node.domain) for node in nodes_of(model))
+    return any(node.op_type in CRASHING and not canonicalise(node.domain) for node in iter_nodes(model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,9 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
         if node.op_type == "Split" and not canonical(node.domain):
             axis = node.attributes.get_int("axis", 0)
             return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
-        makes = node.op_type in _MAKERS or canonical(node.domain) or node.op_identifier() in model.functions
+        makes = (
+            node.op_type in _MAKERS or canonicalise(node.domain) or node.op_identifier() in model.functions
+        )
         return bool(makes) and not all(map(is_full, node.outputs))
 
     certain = {

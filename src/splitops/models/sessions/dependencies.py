@@ -8,7 +8,12 @@ from typing import Final
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from onnx.helper import make_tensor_value_info
 
-from splitops.models.formats.onnx.structure import callees_first, functions_of, nodes_inside, nodes_of
+from splitops.models.formats.onnx.structure import (
+    index_functions,
+    iter_nested_nodes,
+    iter_nodes,
+    sort_callees_first,
+)
 from splitops.models.formats.onnx.tensors import is_external
 from splitops.models.formats.walk import FunctionKey, canonical, function_key
 from splitops.models.running.onnx.evaluator import iter_reads
@@ -30,7 +35,7 @@ _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.B
 
 def is_split_node(node: NodeProto) -> bool:
     """Return whether a node is of the split family."""
-    return node.op_type in FAMILY[""] and not canonical(node.domain)
+    return node.op_type in FAMILY[""] and not canonicalise(node.domain)
 
 
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
@@ -42,7 +47,7 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     splits = [node for node in nodes_of(model) if is_split_node(node)]
     if not splits:
         return None
-    functions = functions_of(model)
+    functions = index_functions(model)
     holding: set[FunctionKey] = set()
 
     def has_split(node: NodeProto) -> bool:

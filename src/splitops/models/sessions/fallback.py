@@ -24,10 +24,16 @@ from splitops.models.check.targets import Target
 from splitops.models.engines.engine import Engine, EngineError
 from splitops.models.fix import SplitReport
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.structure import nodes_of
+from splitops.models.formats.onnx.structure import iter_nodes
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import read_loop
-from splitops.models.formats.walk import all_graphs, all_nodes, canonical, label, subgraphs
+from splitops.models.formats.walk import (
+    canonicalise,
+    iter_all_graphs,
+    iter_all_nodes,
+    iter_subgraphs,
+    label,
+)
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import find_elements, find_type, read_constant
 from splitops.models.graph.onnx_editor import OnnxEditor
@@ -78,7 +84,7 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     """Analyse the splits of a model for an engine. Without an engine, only find them."""
     targets = () if engine is None else (Target.load(engine.name),)
     fuses = any(target.by_quirk for target in targets)
-    whole = fuses and any(map(_may_end_a_pattern, nodes_of(model)))
+    whole = fuses and any(map(_may_end_a_pattern, iter_nodes(model)))
     # The sizes matter unless the runtime itself checks and divides them exactly.
     sizes = engine is not None and not all(
         target.checks_in(engine.version, what) for target in targets for what in ("divides", "sizes")
@@ -358,7 +364,7 @@ def _count_iterations(graph: Iterable[ir.Node]) -> float:
     """
     count = 0.0
     for node in graph:
-        bodies = [body for _, body in subgraphs(node)]
+        bodies = [body for _, body in iter_subgraphs(node)]
         inside, own = sum(map(_count_iterations, bodies)), 1.0
         if node.op_type == "Loop":
             own = _count_trips(node, bodies)
@@ -383,7 +389,7 @@ def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
         ports = read_loop(loop.layer, loop.layer.where)
         inner = ports.body.by_id
         assert ports.condition is not None
-        (end,) = ports.body.sources(inner[ports.condition])
+        (end,) = ports.body.get_sources(inner[ports.condition])
         return inner[end.layer].type in ("Const", "Parameter")
     value = body.outputs[0] if body.outputs else None
     while value is not None and (node := value.producer()) is not None:
@@ -400,14 +406,15 @@ def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
     previous run.
     """
     is_layer = type(loop) is LayerNode
-    if loop.op_type != "Loop" or (not is_layer and canonical(loop.domain)):
+    if loop.op_type != "Loop" or (not is_layer and canonicalise(loop.domain)):
         return False
     limits = [find_elements(value) for value in loop.inputs[:2] if value is not None]
     if all(limit is not None and (limit.all() if is_layer else (limit > 0).all()) for limit in limits):
         return False
     if is_layer:
         return True
-    stacked = [value for _, body in subgraphs(loop) for value in body.outputs[max(1, len(loop.inputs) - 1) :]]
+    first = max(1, len(loop.inputs) - 1)
+    stacked = [value for _, body in iter_subgraphs(loop) for value in body.outputs[first:]]
     return bool(stacked) and (runtime == "openvino" or not all(map(_is_sized, stacked)))
 
 

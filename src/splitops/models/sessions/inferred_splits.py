@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from splitops.errors import SplitError, Where
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
-from splitops.models.formats.openvino.nodes import layer_of
+from splitops.models.formats.openvino.nodes import get_layer
 from splitops.models.formats.walk import has_layers
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.models.split_nodes import SplitNode
@@ -48,7 +48,7 @@ def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
         return
     for node in model.graph:
         if node.op_type == "Parameter":
-            layer = layer_of(node)
+            layer = get_layer(node)
             yield (*layer.outputs[0].names, layer.name), node.outputs[0]
 
 

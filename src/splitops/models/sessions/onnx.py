@@ -18,9 +18,9 @@ from splitops.models.engines.empty_tensors import make_crash_error
 from splitops.models.engines.engine import Engine, EngineError, Program
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx.graphs import deserialize_model
-from splitops.models.formats.onnx.structure import located_graphs, nodes_of, too_many_inlined
-from splitops.models.formats.onnx.tensors import external_extent, folder_of, is_external, tensor_array
-from splitops.models.formats.walk import INITIALIZERS_OF_THEIR_OWN, all_nodes
+from splitops.models.formats.onnx.structure import find_inlining_problem, iter_located_graphs, iter_nodes
+from splitops.models.formats.onnx.tensors import find_folder, is_external, locate_external_data, read_tensor
+from splitops.models.formats.walk import MIN_IR_VERSION_OF_CONSTANTS, iter_all_nodes
 from splitops.models.running.input_specs import read_onnx_inputs
 from splitops.models.running.inputs import Inputs
 from splitops.models.running.onnx.model import Model, read_to_run
@@ -65,7 +65,7 @@ class OnnxProgram(SessionProgram):
         self.splits = analysis.split_nodes
         reject_invalid(analysis.split_nodes, {value.name for value in proto.graph.input})
         self.outputs = tuple(value.name for value in proto.graph.output)
-        if proto.ir_version < INITIALIZERS_OF_THEIR_OWN:
+        if proto.ir_version < MIN_IR_VERSION_OF_CONSTANTS:
             self._constants = {tensor.name for tensor in proto.graph.initializer}
         self._analysed: tuple[ModelProto, Analysis] | None = (proto, analysis)
         self._start()
@@ -85,15 +85,15 @@ class OnnxProgram(SessionProgram):
     def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
         proto, analysis = self._analysed or (proto := self._read(), analyse(proto, self._where, engine))
         runner = self._get_child() if guarded else engine
-        repeats = any(node.op_type in REPEATING for node in nodes_of(proto))
-        refusal, has_loops, whole = too_many_inlined(proto), False, proto
+        repeats = any(node.op_type in REPEATING for node in iter_nodes(proto))
+        refusal, has_loops, whole = find_inlining_problem(proto), False, proto
         if self._counts and (repeats or proto.functions):
             refusal = COUNTED
         elif refusal is None and repeats:
             whole = inline_functions(proto)
             nodes = deserialize_model(whole, self._where)
             refusal = find_refusal(nodes)
-            has_loops = any(may_not_iterate(node, engine.name) for node in all_nodes(nodes))
+            has_loops = any(may_not_iterate(node, engine.name) for node in iter_all_nodes(nodes))
         if refusal is not None:
             raise EngineError(engine.name, f"cannot run the model: {refusal}", self._where)
         if engine.name == "onnxruntime" and has_crashing_op(proto):
@@ -111,7 +111,7 @@ class OnnxProgram(SessionProgram):
             rewritten = opened.to_proto(edited)
             outputs = tuple(value.name for value in rewritten.graph.output)
         defaults: dict[str, Any] = {}
-        if engine.name == "openvino" and proto.ir_version >= INITIALIZERS_OF_THEIR_OWN:
+        if engine.name == "openvino" and proto.ir_version >= MIN_IR_VERSION_OF_CONSTANTS:
             rewritten, defaults = _remove_defaults(rewritten, self._where)
         from_file = rewritten is proto and not self._allow_links
         if from_file and isinstance(self._source, str | os.PathLike):
@@ -149,7 +149,7 @@ def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[
     kept = [tensor for tensor in made.graph.initializer if tensor.name not in defaults]
     del made.graph.initializer[:]
     made.graph.initializer.extend(kept)
-    return made, {name: tensor_array(tensor, where) for name, tensor in defaults.items()}
+    return made, {name: read_tensor(tensor, where) for name, tensor in defaults.items()}
 
 
 # Serialise a model for an engine
@@ -196,7 +196,7 @@ def _add_initializers(proto: ModelProto, slim: ModelProto, where: Where) -> tupl
         elif not _is_large(tensor) or tensor.name in inputs:
             declared.CopyFrom(tensor)
             continue
-        array = tensor_array(tensor, where)
+        array = read_tensor(tensor, where)
         weights[tensor.name] = array
         declared.name, declared.data_type = tensor.name, tensor.data_type
         declared.dims.extend(tensor.dims)
@@ -208,9 +208,9 @@ def _add_initializers(proto: ModelProto, slim: ModelProto, where: Where) -> tupl
 
 def _find_file(tensor: TensorProto, where: Where) -> tuple[str, str] | None:
     """Return the folder of external data and the path in it, or None if links may leave the folder."""
-    external_extent(tensor, where, None)
+    locate_external_data(tensor, where, None)
     location = next(entry.value for entry in tensor.external_data if entry.key == "location")
-    folder, inner = folder_of(location)
+    folder, inner = find_folder(location)
     return None if folder is None or folder.allow_links else (str(folder.path), inner)
 
 

@@ -12,13 +12,13 @@ import onnx_ir as ir
 from splitops.errors import Where
 from splitops.models.convert.openvino_to_onnx import convert_for_evaluator
 from splitops.models.engines.engine import Engine, EngineError, Program
-from splitops.models.formats.openvino import OpenVINOModel, opened, output_names
-from splitops.models.formats.openvino.model import Edge, Endpoint, Layer, Port, anonymous
-from splitops.models.formats.openvino.nodes import from_nodes, layer_of, port_of, to_nodes
+from splitops.models.formats.openvino import OpenVINOModel, make_output_names, open_model
+from splitops.models.formats.openvino.model import Edge, Endpoint, Layer, Port, remove_tensor_names
+from splitops.models.formats.openvino.nodes import from_nodes, get_layer, get_port, to_nodes
 from splitops.models.formats.openvino.port_maps import read_loop
 from splitops.models.formats.openvino.splits import is_misspelt
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.formats.walk import all_nodes
+from splitops.models.formats.walk import iter_all_nodes
 from splitops.models.graph.onnx import annotate
 from splitops.models.graph.split_nodes import is_split, iter_split_nodes
 from splitops.models.infer.layers import get_initial_value
@@ -43,38 +43,38 @@ class OpenVINOIRProgram(SessionProgram):
         allow_links: bool,
     ) -> None:
         super().__init__(engine, fallback=fallback, max_iterations=max_iterations, isolated=isolated)
-        self._model = opened(model, allow_links=allow_links)
+        self._model = open_model(model, allow_links=allow_links)
         self._where = Where(model=self._model.file)
         nodes = to_nodes(self._model)
         inputs = _annotate_sources(nodes, self._where)
         split_nodes = list(iter_split_nodes(nodes, self._where))
-        needed = self._model.graph.needed
+        needed = self._model.graph.live_ids
         reject_invalid(
-            (split_node for split_node in split_nodes if layer_of(split_node.node).id in needed), inputs
+            (split_node for split_node in split_nodes if get_layer(split_node.node).id in needed), inputs
         )
         self.splits = tuple(replace(split_node, node=None) for split_node in split_nodes)
         self.inputs = read_openvino_inputs(self._model, self._where)
-        self.outputs = output_names(self._model)
+        self.outputs = make_output_names(self._model)
         self._start()
 
     def _make_nodes(self) -> ir.Model:
         return to_nodes(self._model)
 
     def _prepare_reference(self) -> Prepared:
-        source = self._model.with_graph(self._model.graph.without_unused())
+        source = self._model.with_graph(self._model.graph.drop_unused())
         proto = convert_for_evaluator(source, self._where)
         named = [(f"input{at}", spec) for at, spec in enumerate(self.inputs)]
         return Model(proto, self._where, Inputs(named), self.outputs)
 
     def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
-        source = self._model.with_graph(self._model.graph.without_unused())
+        source = self._model.with_graph(self._model.graph.drop_unused())
         nodes = to_nodes(source)
-        repeats = any(node.op_type in REPEATING for node in all_nodes(nodes))
+        repeats = any(node.op_type in REPEATING for node in iter_all_nodes(nodes))
         refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
         for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
             if layer.type == "TensorIterator" and not _has_used_slices(layer):
                 refusal = f"{layer} does not read its sliced inputs, and OpenVINO would run it only once"
-            if layer.type == "Parameter" and layer.takes_any_type:
+            if layer.type == "Parameter" and layer.has_dynamic_type:
                 refusal = f"{layer} has no element type"
             if is_misspelt(layer):
                 refusal = f"{layer} has a misspelt type that only OpenVINO accepts, without checks"
@@ -83,11 +83,11 @@ class OpenVINOIRProgram(SessionProgram):
         checks, split_nodes = self._rewrite(nodes, engine)
         given = from_nodes(nodes)
         document, weights = to_bytes(_add_result(given, checks.numbers))
-        needed = {path: graph.needed for path, graph in given.graphs()}
+        needed = {path: graph.live_ids for path, graph in given.iter_graphs()}
         settled = [
             (make_key(split_node)[1] or "", sizes)
             for split_node in split_nodes
-            if layer_of(split_node.node).id in needed[split_node.where.graph]
+            if get_layer(split_node.node).id in needed[split_node.where.graph]
             and (sizes := find_part_sizes(split_node))
         ]
         program = Program(
@@ -122,12 +122,12 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
 
 def _add_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
     """Return a model without tensor names, which may repeat, and with ``numbers`` as its last output."""
-    graph, layers, edges = model.graph, [*map(anonymous, model.graph.layers)], [*model.graph.edges]
+    graph, layers, edges = model.graph, [*map(remove_tensor_names, model.graph.layers)], [*model.graph.edges]
     node = None if numbers is None else numbers.producer()
     if numbers is not None and node is not None:
         result = Layer(max(graph.by_id) + 1, "checks", "Result", "opset1", inputs=(Port(0, "I64"),))
         layers.append(result)
-        edges.append(Edge(Endpoint(layer_of(node).id, port_of(numbers).id), Endpoint(result.id, 0)))
+        edges.append(Edge(Endpoint(get_layer(node).id, get_port(numbers).id), Endpoint(result.id, 0)))
     ordered = sorted(layers, key=lambda layer: layer.type == "Result")
     made = replace(graph, layers=tuple(ordered), edges=tuple(edges))
     return replace(model, version=max(model.version, 11)).with_graph(made)

@@ -21,7 +21,7 @@ from splitops.models.engines.engine import Compiled, Engine, EngineError, Progra
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.fix.driver import ModelSnapshot, fix_splits
 from splitops.models.fix.models import take_snapshot
-from splitops.models.formats.walk import all_nodes, has_layers
+from splitops.models.formats.walk import has_layers, iter_all_nodes
 from splitops.models.quirks import may_be_in
 from splitops.models.running.input_specs import InputSpec
 from splitops.models.running.inputs import Inputs
@@ -190,7 +190,7 @@ class SessionProgram(ABC):
             ModelError: a split that needs a check is in a body.
         """
         target, is_ir = Target.load(engine.name), has_layers(nodes)
-        loops = [node for node in all_nodes(nodes) if may_not_iterate(node, engine.name)]
+        loops = [node for node in iter_all_nodes(nodes) if may_not_iterate(node, engine.name)]
         declared = {} if is_ir else forget_shapes(nodes)
         look = partial(take_snapshot, nodes, self._where, (target,))
         first = look()

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from splitops.models.formats.walk import subgraphs
+from splitops.models.formats.walk import iter_subgraphs
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx_editor import OnnxEditor
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators.schemas import OperatorSchema
-from splitops.spec.sizes.arithmetic import Division, part_count, part_sizes, violation
+from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts, find_violation
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
@@ -80,8 +80,8 @@ def read_split_facts(binding: Binding) -> SplitFacts | None:
     if binding.schema.gives_sequence:
         # If the size of the axis is unknown, only lengths determine the number of elements.
         if isinstance(size, int) and division.rule is SizeRule.CHUNK:
-            count = part_count(division, size)
-            parts = part_sizes(division, size, count) if count <= _MAX_PARTS else ()
+            count = count_parts(division, size)
+            parts = compute_part_sizes(division, size, count) if count <= _MAX_PARTS else ()
         elif division.rule is SizeRule.EXPLICIT:
             parts = division.lengths
     else:
@@ -106,14 +106,14 @@ def is_always_valid(division: Division, size: Dim) -> bool:
         True
     """
     if isinstance(size, int):
-        return violation(division, size) is None
+        return find_violation(division, size) is None
     match division.rule:
         case SizeRule.CEIL | SizeRule.CHUNK:
             return True
         case SizeRule.EVEN:
             return division.count == 1
         case SizeRule.REMAINDER:  # a larger size is valid if the smallest is
-            return violation(division, size.lo) is None
+            return find_violation(division, size.lo) is None
         case SizeRule.EXPLICIT:
             return False
 
@@ -290,7 +290,9 @@ def find_shortest(
 
 
 def _has_sizes(division: Division, size: int, sizes: Sequence[int]) -> bool:
-    return violation(division, size) is None and part_sizes(division, size, len(sizes)) == tuple(sizes)
+    if find_violation(division, size) is not None:
+        return False
+    return compute_part_sizes(division, size, len(sizes)) == tuple(sizes)
 
 
 # Constants

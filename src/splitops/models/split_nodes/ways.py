@@ -22,9 +22,9 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import (
     Division,
-    part_count,
-    part_size,
-    part_sizes,
+    compute_part_size,
+    compute_part_sizes,
+    count_parts,
 )
 from splitops.spec.sizes.arithmetic import (
     describe as describe_division,
@@ -289,13 +289,13 @@ class _Search:
             yield division
         elif self.size is not None:
             wanted = self._count_parts(division, self.size)
-            sizes = part_sizes(division, self.size, wanted)
+            sizes = compute_part_sizes(division, self.size, wanted)
             rest = self.size - sum(sizes)
             # Undeclared parts become one more part, because the lengths must sum to the size.
             yield Division(SizeRule.EXPLICIT, lengths=sizes + ((rest,) if rest or not sizes else ()))
 
     def _count_parts(self, division: Division, size: int) -> int:
-        count = part_count(division, size)
+        count = count_parts(division, size)
         return count if self.binding.schema.gives_sequence else min(count, self.outputs)
 
     def _iter_counts(self, division: Division) -> Iterator[Division]:
@@ -303,7 +303,7 @@ class _Search:
         if division.rule in (SizeRule.EVEN, SizeRule.CEIL):
             count = division.count
         elif self.size is not None and not self.binding.schema.gives_sequence:
-            count = part_count(division, self.size)
+            count = count_parts(division, self.size)
         else:
             return
         for rule in dict.fromkeys(schema.count_rule for schema in self.schemas):
@@ -314,7 +314,7 @@ class _Search:
         """Return whether the last of num_outputs parts may be empty, which some runtimes reject."""
         if self.size is None:
             return True
-        return part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
+        return compute_part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
 
     def _iter_nodes(
         self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
@@ -424,7 +424,7 @@ class _Search:
         assert division is not None
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
             return
-        count = part_count(division, 0)
+        count = count_parts(division, 0)
         if count > max(_MAX_COMPUTED, self.outputs):
             return
         for schema in self.schemas:
@@ -457,7 +457,7 @@ class _Search:
         if self.size is not None or division.rule is SizeRule.EXPLICIT:
             sizes = division.lengths
             if self.size is not None:
-                sizes = part_sizes(division, self.size, self._count_parts(division, self.size))
+                sizes = compute_part_sizes(division, self.size, self._count_parts(division, self.size))
             return tuple(pairwise([0, *accumulate(sizes)]))
         if division.rule is SizeRule.REMAINDER:
             # Bounds after the remainder are counted from the end.

@@ -12,7 +12,7 @@ from splitops.spec.operators.differences import Difference as Difference
 from splitops.spec.operators.differences import VersionChange as VersionChange
 from splitops.spec.operators.differences import compare
 from splitops.spec.operators.schemas import OperatorSchema as OperatorSchema
-from splitops.spec.sizes.dims import exact_integer
+from splitops.spec.sizes.dims import to_integer
 
 SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
 """Every version of every operator of the family."""
@@ -51,7 +51,7 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
     versions = history(name, domain)
     if opset is None:
         return versions[-1]
-    number = exact_integer(opset)
+    number = to_integer(opset)
     if number is None:
         raise rule_error(
             name, Rule.OPERATOR_VERSION, f"opset = {shown(opset)}", "it must be an integer", opset=opset

@@ -40,7 +40,7 @@ class Violation:
     expected: str
 
 
-def violation(division: Division, size: int) -> Violation | None:
+def find_violation(division: Division, size: int) -> Violation | None:
     """Return why an axis of a size cannot be divided, or None if it can.
 
     ``got`` continues a clause that begins with :func:`describe`, ``expected`` one with the name of the axis.
@@ -67,7 +67,7 @@ def violation(division: Division, size: int) -> Violation | None:
     return None
 
 
-def part_count(division: Division, size: int) -> int:
+def count_parts(division: Division, size: int) -> int:
     """Return the number of parts of an axis of a size."""
     match division.rule:
         case SizeRule.EXPLICIT | SizeRule.REMAINDER:
@@ -80,11 +80,11 @@ def part_count(division: Division, size: int) -> int:
             assert_never(division.rule)
 
 
-def part_size(division: Division, size: int, index: int) -> int:
+def compute_part_size(division: Division, size: int, index: int) -> int:
     """Return the size of one part of an axis of a size, which the division must accept.
 
     Examples:
-        >>> [part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]
+        >>> [compute_part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]
         [2, 2, 1, 0]
     """
     match division.rule:
@@ -102,14 +102,14 @@ def part_size(division: Division, size: int, index: int) -> int:
             assert_never(division.rule)
 
 
-def part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
-    """Return the sizes of the first ``count`` parts; see :func:`part_size`."""
+def compute_part_sizes(division: Division, size: int, count: int) -> tuple[int, ...]:
+    """Return the sizes of the first ``count`` parts; see :func:`compute_part_size`."""
     match division.rule:
         case SizeRule.EXPLICIT:
             return division.lengths[:count]
         case SizeRule.REMAINDER:
-            at = division.lengths.index(-1)
-            whole = (*division.lengths[:at], part_size(division, size, at), *division.lengths[at + 1 :])
+            lengths, at = division.lengths, division.lengths.index(-1)
+            whole = (*lengths[:at], compute_part_size(division, size, at), *lengths[at + 1 :])
             return whole[:count]
         case SizeRule.EVEN | SizeRule.CEIL | SizeRule.CHUNK:
             # Full parts, then one part with the rest of the axis, then empty parts.

@@ -38,17 +38,17 @@ Dim = int | Range
 Shape = tuple[Dim, ...]
 
 
-def dimension(lo: int, hi: int | None, name: str | None = None) -> Dim:
+def make_dim(lo: int, hi: int | None, name: str | None = None) -> Dim:
     """Return the dimension of sizes from ``lo`` to ``hi``: an integer if they are equal.
 
     Examples:
-        >>> dimension(2, 2, "N"), dimension(0, None) == UNKNOWN
+        >>> make_dim(2, 2, "N"), make_dim(0, None) == UNKNOWN
         (2, True)
     """
     return lo if lo == hi else Range(lo, hi, name)
 
 
-def exact_integer(value: Any) -> int | None:
+def to_integer(value: Any) -> int | None:
     """Return an integer of Python or NumPy as an int, or None for any other value, including booleans."""
     if type(value) is int:  # fast path of every call
         return value
@@ -60,11 +60,11 @@ def exact_integer(value: Any) -> int | None:
         return None
 
 
-def entries(value: Any) -> tuple[Any, ...] | None:
+def to_entries(value: Any) -> tuple[Any, ...] | None:
     """Return the entries of a sequence or an array, or None for any other value, including strings.
 
     Examples:
-        >>> entries([2, "N"]), entries("N"), entries(np.array(2))
+        >>> to_entries([2, "N"]), to_entries("N"), to_entries(np.array(2))
         ((2, 'N'), None, None)
     """
     if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes):

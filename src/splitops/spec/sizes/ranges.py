@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from splitops.spec.sizes.arithmetic import Division, part_count, part_size, violation
-from splitops.spec.sizes.dims import Dim, Range, dimension
+from splitops.spec.sizes.arithmetic import Division, compute_part_size, count_parts, find_violation
+from splitops.spec.sizes.dims import Dim, Range, make_dim
 from splitops.spec.sizes.rules import SizeRule
 
 
@@ -33,7 +33,7 @@ def bound_part(division: Division, size: Dim, index: int) -> Dim:
         >>> bound_part(Division(SizeRule.CEIL, count=2), Range(4, 6), 1)
         Range(lo=2, hi=3, name=None)
     """
-    found = _bound(division, size, lambda at: part_size(division, at, index), index)
+    found = _bound(division, size, lambda at: compute_part_size(division, at, index), index)
     assert found is not None
     return found
 
@@ -45,7 +45,7 @@ def bound_count(division: Division, size: Dim) -> Dim:
         >>> bound_count(Division(SizeRule.CHUNK, chunk=2), Range(3, 5))
         Range(lo=2, hi=3, name=None)
     """
-    found = _bound(division, size, lambda at: part_count(division, at))
+    found = _bound(division, size, lambda at: count_parts(division, at))
     assert found is not None
     return found
 
@@ -58,11 +58,11 @@ def bound_chunk(division: Division, size: Dim) -> Dim | None:
         Range(lo=1, hi=4, name=None)
     """
     # An axis of size 0 has no parts, so it does not contribute to the range.
-    span = dimension(1, size.hi) if isinstance(size, Range) and size.lo == 0 != size.hi else size
+    span = make_dim(1, size.hi) if isinstance(size, Range) and size.lo == 0 != size.hi else size
     if span == 0:
         return None
     first = bound_part(division, span, 0)
-    last = _bound(division, span, lambda at: part_size(division, at, part_count(division, at) - 1))
+    last = _bound(division, span, lambda at: compute_part_size(division, at, count_parts(division, at) - 1))
     return hull(first, last)
 
 
@@ -90,13 +90,13 @@ def hull(*dims: Dim | None) -> Dim | None:
     bounded = [high for high in highs if high is not None]
     name = found[0].name if isinstance(found[0], Range) else None
     same = name is not None and all(isinstance(dim, Range) and dim.name == name for dim in found)
-    return dimension(min(lows), max(bounded) if len(bounded) == len(highs) else None, name if same else None)
+    return make_dim(min(lows), max(bounded) if len(bounded) == len(highs) else None, name if same else None)
 
 
 def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
     """Return the range of ``of`` over the accepted axis sizes in ``size``, or None if there are none."""
     if isinstance(size, int):
-        return of(size) if violation(division, size) is None else None
+        return of(size) if find_violation(division, size) is None else None
     # Beyond the horizon, values that are bounded no longer change.
     horizon = _compute_period(division) * (size.lo + index + 3)
     end = horizon if size.hi is None else size.hi
@@ -107,7 +107,7 @@ def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int =
         further = (of(at) for at in _iter_critical_sizes(division, horizon, 4 * horizon))
         if max(further, default=0) > max(values):
             return Range(min(values))
-    return dimension(min(values), max(values))
+    return make_dim(min(values), max(values))
 
 
 def _compute_period(division: Division) -> int:
@@ -135,4 +135,4 @@ def _iter_critical_sizes(division: Division, lo: int, hi: int) -> Iterator[int]:
     for end in (lo, hi):
         whole = end // block * block
         candidates |= {whole, whole + 1, whole + block, whole + block + 1}
-    return (at for at in sorted(candidates) if lo <= at <= hi and violation(division, at) is None)
+    return (at for at in sorted(candidates) if lo <= at <= hi and find_violation(division, at) is None)

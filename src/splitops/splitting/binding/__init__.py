@@ -1,9 +1,9 @@
 """Binding: checks that a node or call is a valid split, or raises the precise rule that it breaks.
 
 The facts about each input are :class:`Fact` objects, so execution (everything is known), inference and
-checking (some is known) share all rules. The schema is compiled once (:mod:`.rows`). The other modules are
-the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their number),
-:mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
+checking (some is known) share all rules. The schema is compiled once (:mod:`.compiled_schema`). The other
+modules are the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their
+number), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """
 
 from __future__ import annotations

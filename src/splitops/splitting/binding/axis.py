@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from splitops.errors import Rule, shown
-from splitops.spec.sizes.dims import exact_integer
+from splitops.spec.sizes.dims import to_integer
 from splitops.splitting.binding.facts import Fact
 from splitops.splitting.binding.node import Node, format_shape
 
@@ -42,7 +42,7 @@ def _read_attribute(node: Node) -> int | None:
     value: Any = node.attributes.get(place.name, place.default)
     if isinstance(value, Fact):  # set, but unknown
         return None
-    axis = exact_integer(value)
+    axis = to_integer(value)
     if axis is None:
         got = f"axis = {shown(value)}"
         raise node.make_error(Rule.AXIS_DTYPE, got, "it must be an integer", place, axis=value)
@@ -80,7 +80,7 @@ def read_keepdims(node: Node) -> bool | None:
     value: Any = node.attributes.get(place.name, place.default)
     if isinstance(value, Fact):
         return None
-    keepdims = int(value) if isinstance(value, bool | np.bool_) else exact_integer(value)
+    keepdims = int(value) if isinstance(value, bool | np.bool_) else to_integer(value)
     if keepdims not in (0, 1):
         got = f"{place.name} = {shown(value)}"
         raise node.make_error(Rule.KEEPDIMS_VALUE, got, "it must be 0 or 1", place, **{place.name: value})

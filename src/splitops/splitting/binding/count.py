@@ -5,7 +5,7 @@ from __future__ import annotations
 from splitops.errors import Rule, shown
 from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.dims import exact_integer
+from splitops.spec.sizes.dims import to_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact
@@ -51,7 +51,7 @@ def read_count(node: Node, place: Operand | None) -> Division | None:
     value = node.attributes[place.name]
     if isinstance(value, Fact):
         return None
-    count = exact_integer(value)
+    count = to_integer(value)
     assert place.minimum is not None
     if count is None or not place.minimum <= count <= INT64_MAX:
         got = f"{place.name} = {shown(value)}"

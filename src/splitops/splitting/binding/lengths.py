@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from splitops.errors import Rule, brief, shown
 from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.dims import Shape, exact_integer
+from splitops.spec.sizes.dims import Shape, to_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact, Number
@@ -50,7 +50,7 @@ def _read_attribute(node: Node, place: Operand) -> Fact:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
         got = f"{place.name} = {shown(value)}"
         raise node.make_error(Rule.LENGTHS_RANK, got, "it must be a list of integers", place)
-    integers = tuple(map(exact_integer, value))
+    integers = tuple(map(to_integer, value))
     if None in integers:
         odd = value[integers.index(None)]
         got = f"{place.name} has {shown(odd)} in it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splitops.errors import Rule, RuleError, brief
 from splitops.spec.operators.schemas import SourceKind
-from splitops.spec.sizes.arithmetic import Division, describe, violation
+from splitops.spec.sizes.arithmetic import Division, describe, find_violation
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import find_valid_sizes, merge_unknown_lengths
 from splitops.splitting.binding.compiled_schema import Operand
@@ -42,7 +42,7 @@ def _make_error(
 ) -> RuleError:
     size = shape[-1 if axis is None else axis]
     largest = size if isinstance(size, int) else size.lo if size.hi is None else size.hi
-    broken = violation(least, largest)
+    broken = find_violation(least, largest)
     assert broken is not None
     rule, got, expected = broken.rule, broken.got, broken.expected
     if isinstance(division, tuple):

@@ -79,10 +79,10 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
     attributes = {
-        "output_height": layer.integers("pooled_h")[0],
-        "output_width": layer.integers("pooled_w")[0],
-        "sampling_ratio": layer.integers("sampling_ratio")[0],
-        "spatial_scale": layer.number("spatial_scale"),
+        "output_height": layer.read_integers("pooled_h")[0],
+        "output_width": layer.read_integers("pooled_w")[0],
+        "sampling_ratio": layer.read_integers("sampling_ratio")[0],
+        "spatial_scale": layer.read_number("spatial_scale"),
         "mode": layer.read_enum("mode", ("avg",)),
         "coordinate_transformation_mode": layer.read_enum("aligned_mode", modes, "asymmetric"),
     }

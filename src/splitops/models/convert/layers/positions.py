@@ -125,7 +125,8 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     data, lengths = sources
     rank = get_rank(builder, layer, data)
     batch, time = (
-        layer.integers(name, [default])[0] % rank for name, default in (("batch_axis", 0), ("seq_axis", 1))
+        layer.read_integers(name, [default])[0] % rank
+        for name, default in (("batch_axis", 0), ("seq_axis", 1))
     )
     first = [batch, time] if {batch, time} != {0, 1} else [0, 1]
     order = [*first, *(axis for axis in range(rank) if axis not in first)]

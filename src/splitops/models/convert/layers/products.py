@@ -50,7 +50,7 @@ def _write_einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
 
 def _write_attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     query, key, value, *more = sources
-    causal = layer.boolean("causal")
+    causal = layer.read_boolean("causal")
     mask = more[0] if more and not causal else None
     scores = builder.add("MatMul", [_scale(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
     if causal:

@@ -32,11 +32,11 @@ class _Window:
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
-        begins, ends = layer.integers("pads_begin", zeros), layer.integers("pads_end", zeros)
+        begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the specification ignores them, even if the file sets them
         require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
-        return cls(strides, layer.integers("dilations", ones), begins, ends, auto_pad)
+        return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
     @property
     def is_same(self) -> bool:
@@ -215,7 +215,7 @@ def _read_pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     If the last window begins in the padding, PyTorch (``ceil_torch``) and ONNX runtimes drop it, OpenVINO's
     ``ceil`` keeps it, and ONNX's inference counts it. They agree on padding up to the end of this window.
     """
-    kernel = layer.integers("kernel")
+    kernel = layer.read_integers("kernel")
     rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
     sizes = _get_sizes(builder, data, len(kernel))
     window = _Window.read(layer).resolve(kernel, sizes)

@@ -1,4 +1,4 @@
-"""ONNX models: reading, proving, writing. Needs onnx."""
+"""Read, check and write ONNX models. Needs onnx."""
 
 from __future__ import annotations
 

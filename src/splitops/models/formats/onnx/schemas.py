@@ -1,4 +1,4 @@
-"""Versions of ONNX operators, as their schemas state them, and which one an opset selects."""
+"""The versions of ONNX operators as the schemas of the onnx package specify them, selected by opset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 @dataclass(frozen=True, slots=True)
 class SchemaAttribute:
-    """An attribute that a version has."""
+    """An attribute of an operator version."""
 
     kind: int
     default: Any
@@ -25,26 +25,28 @@ class SchemaAttribute:
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
-    """The inputs or the outputs of a version: how many there may be, the types of each, and which must be."""
+    """The inputs or the outputs of an operator version: their number and the allowed types of each.
 
-    least: int
-    most: int
+    ``single`` has, for each, whether it is neither optional nor variadic. ``variadic`` is about the last one.
+    """
+
+    min_count: int
+    max_count: int
     types: tuple[frozenset[str], ...]
     single: tuple[bool, ...]
     variadic: bool
 
-    def has(self, count: int) -> bool:
-        """Return whether there may be so many."""
-        return self.least <= count <= self.most
+    def can_have(self, count: int) -> bool:
+        return self.min_count <= count <= self.max_count
 
-    def take(self, types: Sequence[str | None]) -> bool:
-        """Return whether values of these types (None: not known) can be here."""
-        if not self.has(len(types)):
+    def can_have_types(self, types: Sequence[str | None]) -> bool:
+        """Return whether the values may have these ``types``; None is an unknown type."""
+        if not self.can_have(len(types)):
             return False
-        return all(written is None or written in self.types_at(index) for index, written in enumerate(types))
+        return all(written is None or written in self.get_types(index) for index, written in enumerate(types))
 
-    def types_at(self, index: int) -> frozenset[str]:
-        """Return the types of which the value at a position may be; there are none behind the last one."""
+    def get_types(self, index: int) -> frozenset[str]:
+        """Return the allowed types of the value at ``index``, an empty set if there is no such parameter."""
         if index >= len(self.types) and not self.variadic:
             return frozenset()
         return self.types[min(index, len(self.types) - 1)]
@@ -52,7 +54,7 @@ class _Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of an operator, as its schema has it."""
+    """One version of an operator, from its schema in onnx."""
 
     schema: onnx.defs.OpSchema
     since: int
@@ -61,54 +63,54 @@ class Version:
     inputs: _Parameters
     outputs: _Parameters
 
-    def takes(self, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> bool:
-        """Return whether a node with values of these types (None: not known) can be of it."""
-        return self.inputs.take(inputs) and self.outputs.take(outputs)
+    def can_have_types(self, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> bool:
+        """Return whether a node of this version may have values of these types; None is an unknown type."""
+        return self.inputs.can_have_types(inputs) and self.outputs.can_have_types(outputs)
 
-    def fits(self, node: NodeProto) -> bool:
-        """Return whether a node has what onnx's inference relies on without looking."""
-        if not self.inputs.has(len(node.input)) or not self.outputs.has(len(node.output)):
+    def is_safe_to_infer(self, node: NodeProto) -> bool:
+        """Return whether onnx can safely infer the node: it relies on these conditions without checks."""
+        if not self.inputs.can_have(len(node.input)) or not self.outputs.can_have(len(node.output)):
             return False
         if any(single and not name for single, name in zip(self.inputs.single, node.input, strict=False)):
             return False
-        stated = {attribute.name: attribute for attribute in node.attribute}
-        for name, known in self.attributes.items():
-            if name not in stated:
-                if known.required:
+        given = {attribute.name: attribute for attribute in node.attribute}
+        for name, expected in self.attributes.items():
+            if name not in given:
+                if expected.required:
                     return False
-            elif known.kind != stated[name].type or stated[name].ref_attr_name:
+            elif expected.kind != given[name].type or given[name].ref_attr_name:
                 return False
-        return not any(attribute.type in _GRAPHS for attribute in stated.values())
+        return not any(attribute.type in _GRAPHS for attribute in given.values())
 
 
 @cache
-def version_of(op_type: str, opset: int, domain: str = "") -> Version | None:
-    """Return the version of an operator that an opset selects, withdrawn ones too; None where it has none."""
+def find_version(op_type: str, opset: int, domain: str = "") -> Version | None:
+    """Return the version of an operator at an opset, deprecated ones included, or None if there is none."""
     try:
         schema: Any = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
     attributes = {
-        name: SchemaAttribute(int(found.type.value), _value(found.default_value), found.required)
+        name: SchemaAttribute(int(found.type.value), _read_default(found.default_value), found.required)
         for name, found in schema.attributes.items()
     }
-    inputs = _parameters(schema.min_input, schema.max_input, schema.inputs)
-    outputs = _parameters(schema.min_output, schema.max_output, schema.outputs)
+    inputs = _read_parameters(schema.min_input, schema.max_input, schema.inputs)
+    outputs = _read_parameters(schema.min_output, schema.max_output, schema.outputs)
     return Version(schema, schema.since_version, schema.deprecated, attributes, inputs, outputs)
 
 
-def _parameters(least: int, most: int, formal: Sequence[Any]) -> _Parameters:
+def _read_parameters(least: int, most: int, formal: Sequence[Any]) -> _Parameters:
     types = tuple(frozenset(parameter.types) for parameter in formal)
     options = [parameter.option for parameter in formal]
     single = tuple(option == _OPTION.Single for option in options)
     return _Parameters(least, most, types, single, options[-1:] == [_OPTION.Variadic])
 
 
-def _value(attribute: AttributeProto) -> Any:
+def _read_default(attribute: AttributeProto) -> Any:
     return helper.get_attribute_value(attribute) if attribute.type else None
 
 
-def since_version(op_type: str, opset: int) -> int | None:
-    """Return the version of an operator of ai.onnx that an opset selects; None where it has none."""
-    version = version_of(op_type, opset)
+def find_since_version(op_type: str, opset: int) -> int | None:
+    """Return the number of an ai.onnx operator's version at an opset, None if it is absent or deprecated."""
+    version = find_version(op_type, opset)
     return None if version is None or version.deprecated else version.since

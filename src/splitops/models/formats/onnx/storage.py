@@ -1,4 +1,4 @@
-"""ONNX model files: parsing what may be hostile, and writing whole models or none."""
+"""Read ONNX model files, which may be hostile, and write them atomically."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 from splitops.common.atomic_write import StagedFiles, write_atomically
 from splitops.common.untrusted_files import DataFolder, make_location, read_buffer
 from splitops.errors import NOWHERE, ModelError, Where, shown, shown_path
-from splitops.models.formats.onnx.structure import check_model, model_tensors
+from splitops.models.formats.onnx.structure import check_model, iter_tensors
 from splitops.models.formats.onnx.tensors import (
-    byte_count,
     check_external,
-    data_blocks,
-    external_extent,
+    compute_byte_count,
     is_external,
     is_marked,
+    iter_data_blocks,
     load_external,
+    locate_external_data,
     mark_external,
-    tensor_array,
+    read_tensor,
     unmark_external,
 )
 from splitops.spec.elements.types import from_onnx
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
     import onnx_ir
 
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
-"""Protobuf's own limit for one message."""
+"""The limit of protobuf for one message."""
 _EXTERNAL_BYTES: Final = 1024
-"""Smaller tensors stay in the model: shape arithmetic needs them at hand."""
-_AT_HAND: Final = 1 << 15
-"""The largest tensors whose numbers inference follows."""
+"""Smaller tensors are always written into the model file: runtimes need them to infer shapes."""
+_TRACKED_BYTES: Final = 1 << 15
+"""The maximum size of tensors whose elements inference tracks, so that they are always read."""
 _ALIGNMENT: Final = 4096
 """Tensors begin on a memory page, so that runtimes can map them."""
-_ROOM: Final = 1 << 24
-"""Left free for the structure around the tensors when sizes are estimated."""
+_RESERVE: Final = 1 << 24
+"""Reserve for everything except tensors when the size of a file is estimated."""
 
 
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelProto:
-    """Read an ONNX model, with its external data.
+    """Read an ONNX model with its external data, which has to be inside the folder of the model.
 
-    External data must be inside its folder; a link there may lead out of it if ``allow_links``.
+    With ``allow_links``, a file of external data may be a link that leads out of the folder.
     """
     file = Path(path)
     model = parse(file, allow_links=allow_links)
-    load_external(model_tensors(model), make_location(path), DataFolder(file.parent, allow_links))
+    load_external(iter_tensors(model), make_location(path), DataFolder(file.parent, allow_links))
     return model
 
 
 def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
-    """Read an ONNX model and prove it well formed; external initializers stay where they are."""
+    """Read and check an ONNX model. External data of node attributes is read, that of initializers is not."""
     where = make_location(path)
     content = read_buffer(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
@@ -68,22 +68,22 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
     return model
 
 
-def weight_files(path: Path) -> set[Path]:
-    """Return the files next to an ONNX model that hold its external data, as the model names them.
+def find_weight_files(path: Path) -> set[Path]:
+    """Return the paths of the files with external data that an ONNX model names; empty if it is not a model.
 
-    A file that is not a model has none.
+    The paths are not checked: they may lead anywhere.
     """
     model = ModelProto()
     with contextlib.suppress(DecodeError, UnicodeDecodeError, ValueError, ModelError):
         model.ParseFromString(read_buffer(path, limit=MAX_MODEL_BYTES))
-    external = (entry for t in model_tensors(model) if is_external(t) for entry in t.external_data)
+    external = (entry for t in iter_tensors(model) if is_external(t) for entry in t.external_data)
     found = {entry.value for entry in external if entry.key == "location"}
     return {
         path.parent / location for location in found if isinstance(location, str) and "\0" not in location
     }
 
 
-def opened(
+def open_model(
     model: str | os.PathLike[str] | ModelProto | onnx_ir.Model,
     where: Where | None = None,
     *,
@@ -91,29 +91,28 @@ def opened(
     allow_links: bool = False,
     kept: dict[str, tuple[TensorProto, TensorProto]] | None = None,
 ) -> ModelProto:
-    """Return an ONNX model to work on, proved well formed: of a path as :func:`read` where it is one file.
+    """Return a checked ONNX model, given a path or a model in memory, which is not changed.
 
-    Of a larger one, initializers of more than 32 KiB stay in their files, proved to be there, and name their
-    folder in this process: what is made of the model can be written without having been read.
-
-    A model in memory is not changed. Without ``weights``, such initializers stay where they are in
-    smaller models too. In ``kept`` come the others, as they name their data, for :func:`keep_external`.
+    The external data of a path is read. If the model exceeds 2 GB, or without ``weights``, only tensors of
+    at most 32 KiB are read. The files of the others are checked, and their locations are marked with their
+    folder, so that the model can be written without reading them. ``kept`` then receives, by name, the
+    tensors that were read and their external forms, for :func:`keep_external`.
     """
     where = where or make_location(model)
     if not isinstance(model, str | os.PathLike):
-        proto = as_proto(model)
+        proto = to_proto(model)
         check_model(proto, where)
         return proto
     file = Path(model)
     folder = DataFolder(file.parent, allow_links)
     proto = parse(file, allow_links=allow_links)
-    if weights and _bytes(proto, where) <= MAX_MODEL_BYTES - _ROOM:
-        load_external(model_tensors(proto), where, folder)
+    if weights and _count_bytes(proto, where) <= MAX_MODEL_BYTES - _RESERVE:
+        load_external(iter_tensors(proto), where, folder)
         return proto
-    for tensor in model_tensors(proto):
+    for tensor in iter_tensors(proto):
         if not is_external(tensor):
             continue
-        if byte_count(tensor, where) <= _AT_HAND:
+        if compute_byte_count(tensor, where) <= _TRACKED_BYTES:
             if kept is not None:
                 kept[tensor.name] = tensor, (outside := TensorProto())
                 outside.CopyFrom(tensor)
@@ -125,45 +124,45 @@ def opened(
     return proto
 
 
-def _bytes(model: ModelProto, where: Where) -> int:
-    return sum(byte_count(tensor, where) for tensor in model_tensors(model))
+def _count_bytes(model: ModelProto, where: Where) -> int:
+    return sum(compute_byte_count(tensor, where) for tensor in iter_tensors(model))
 
 
-def as_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
-    """Return a model in memory as protobuf; external data names its folder, where the model knows one."""
+def to_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
+    """Convert a model in memory to protobuf. External data of onnx-ir is marked with its folder."""
     if isinstance(model, ModelProto):
         return model
     import onnx_ir
 
     if not isinstance(model, onnx_ir.Model):
         kind = type(model).__name__
-        repair = "; give its .model" if hasattr(model, "model") else ""
+        repair = "; pass its .model" if hasattr(model, "model") else ""
         raise ModelError(f"{kind} is neither a path, an onnx.ModelProto nor an onnx_ir.Model{repair}")
-    proto = written_by_onnx_ir(model)
+    proto = serialize_with_onnx_ir(model)
     folders = {
         value.name: DataFolder(Path(value.const_value.base_dir))
         for graph in model.graphs()
         for value in graph.initializers.values()
         if isinstance(value.const_value, onnx_ir.ExternalTensor)
     }
-    for tensor in model_tensors(proto):
+    for tensor in iter_tensors(proto):
         if is_external(tensor) and tensor.name in folders:
             mark_external(tensor, folders[tensor.name])
     return proto
 
 
-def written_by_onnx_ir(model: onnx_ir.Model) -> ModelProto:
-    """Return a model of onnx-ir as protobuf."""
+def serialize_with_onnx_ir(model: onnx_ir.Model) -> ModelProto:
+    """Convert an onnx-ir model to protobuf. Any error is raised as ModelError."""
     import onnx_ir
 
     try:
         return onnx_ir.to_proto(model)
-    except Exception as error:  # SerdeError, and what its writers of attributes raise
-        raise unusable("write", error, NOWHERE) from error
+    except Exception as error:  # SerdeError, or any error from serializing an attribute
+        raise make_onnx_ir_error("write", error, NOWHERE) from error
 
 
-def unusable(what: str, error: Exception, where: Where) -> ModelError:
-    """Return the error of a model that onnx-ir cannot read or write, with the first reason of all."""
+def make_onnx_ir_error(what: str, error: Exception, where: Where) -> ModelError:
+    """Return the error for a model that onnx-ir cannot read or write, with the root cause of ``error``."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -171,11 +170,11 @@ def unusable(what: str, error: Exception, where: Where) -> ModelError:
 
 
 def keep_external(model: ModelProto, kept: Mapping[str, tuple[TensorProto, TensorProto]]) -> None:
-    """Let tensors that were read from other files name their data there again, if it was not changed.
+    """Replace tensors that were read from other files by references to their data, unless they have changed.
 
-    Each is ``kept`` as it was read, and as it names its data.
+    ``kept`` has, by name, each tensor as it was read and its external form.
     """
-    for tensor in model_tensors(model):
+    for tensor in iter_tensors(model):
         before, outside = kept.get(tensor.name, (None, None))
         if outside is not None and tensor == before:
             tensor.CopyFrom(outside)
@@ -188,88 +187,88 @@ def write(
     external: bool | None = None,
     keep_data: bool = False,
 ) -> tuple[Path, ...]:
-    """Write an ONNX model: whole, or not at all; return the files.
+    """Write an ONNX model atomically, and return the paths of the written files.
 
-    With ``external``, initializers of the main graph of 1024 bytes and more go to a file beside it, named
-    like it with ``.data`` appended. None does so where one file would exceed 2 GiB. With ``keep_data``, data
-    that is in other files of the same folder stays there.
+    With ``external``, initializers of the main graph of at least 1024 bytes are written to a second file,
+    with ``.data`` appended to the name. None does so if one file would exceed 2 GiB. With ``keep_data``,
+    external data stays in its files, which have to be in the same folder.
     """
     file = Path(path)
     where = make_location(path)
-    model = as_proto(model)
+    model = to_proto(model)
     check_model(model, where)
-    for tensor in model_tensors(model):
+    for tensor in iter_tensors(model):
         if is_external(tensor):
             if not is_marked(tensor):
                 name = shown(tensor.name)
                 raise ModelError(f"tensor {name} is in another file: read the model with it", where)
             check_external(tensor, where)
     if keep_data:
-        write_atomically(file, _encoded(_with_kept_data(model, file, where), where))
+        write_atomically(file, _encode(_copy_with_kept_data(model, file, where), where))
         return (file,)
     if external is None:
-        external = _bytes(model, where) > MAX_MODEL_BYTES - _ROOM
+        external = _count_bytes(model, where) > MAX_MODEL_BYTES - _RESERVE
     if external:
         data = file.with_name(file.name + ".data")
         with StagedFiles() as files:
             with files.open(data) as data_file:
-                slim = _with_external_data(model, data_file, data.name, where)
+                slim = _write_external_data(model, data_file, data.name, where)
             with files.open(file) as model_file:
-                model_file.write(_encoded(slim, where))
+                model_file.write(_encode(slim, where))
         return data, file
-    if any(is_external(tensor) for tensor in model_tensors(model)):
-        whole = ModelProto()
-        whole.CopyFrom(model)
-        load_external(model_tensors(whole), where, None)
-        model = whole
-    write_atomically(file, _encoded(model, where))
+    if any(is_external(tensor) for tensor in iter_tensors(model)):
+        complete = ModelProto()
+        complete.CopyFrom(model)
+        load_external(iter_tensors(complete), where, None)
+        model = complete
+    write_atomically(file, _encode(model, where))
     return (file,)
 
 
-def _with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
-    """Return a model that names its external data from the folder that it is written to."""
-    made = ModelProto()
-    made.CopyFrom(model)
-    for tensor in model_tensors(made):
+def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
+    """Return a copy that names its external data, which has to be in the folder of ``file``, as files do."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for tensor in iter_tensors(copy):
         if not is_external(tensor):
             continue
-        holder, location, *_ = external_extent(tensor, where, None)
+        holder, location, *_ = locate_external_data(tensor, where, None)
         data = holder.path / location
         folder = unmark_external(tensor)
         if folder is None or folder.path != file.parent.resolve():
             raise ModelError(
-                f"the data of tensor {shown(tensor.name)} stays in {shown_path(data)}, which a model in "
-                "another folder cannot name: write the model into the folder of its data, or do not keep "
+                f"the data of tensor {shown(tensor.name)} stays in {shown_path(data)}, to which a model in "
+                "another folder cannot refer: write the model into the folder of its data, or do not keep "
                 "the data",
                 where,
             )
         if data.resolve() == file.resolve():
-            raise ModelError(f"{shown_path(file)} holds data that is to be kept: use another name", where)
-    return made
+            raise ModelError(f"{shown_path(file)} contains data that should be kept: use another name", where)
+    return copy
 
 
-def _encoded(model: ModelProto, where: Where) -> bytes:
+def _encode(model: ModelProto, where: Where) -> bytes:
     try:
         content: bytes = model.SerializeToString(deterministic=True)
     except (EncodeError, ValueError, MemoryError) as error:
         raise ModelError(f"the model cannot be written as one file: {str(error)[:200]}", where) from error
     if len(content) > MAX_MODEL_BYTES:
         raise ModelError(
-            f"the model takes {len(content)} bytes, more than the {MAX_MODEL_BYTES} of one file; "
+            f"the model has {len(content)} bytes, but one file may have {MAX_MODEL_BYTES} at most: "
             "write it with external=True",
             where,
         )
     return content
 
 
-def without_weights(model: ModelProto) -> ModelProto:
-    """Return a model for onnx's checker, of any size: what is large or in another file is an input of it."""
+def strip_weights(model: ModelProto) -> ModelProto:
+    """Return a copy in which large or external initializers are inputs, so that onnx's checker accepts it."""
     slim = ModelProto()
     _copy_fields(model, slim, but="graph")
     _copy_fields(model.graph, slim.graph, but="initializer")
     inputs = {value.name for value in slim.graph.input}
     for tensor in model.graph.initializer:
-        if is_external(tensor) or len(tensor.raw_data) > _AT_HAND:
+        if is_external(tensor) or len(tensor.raw_data) > _TRACKED_BYTES:
             if tensor.name not in inputs:
                 kind = slim.graph.input.add(name=tensor.name).type.tensor_type
                 kind.elem_type = tensor.data_type
@@ -281,26 +280,26 @@ def without_weights(model: ModelProto) -> ModelProto:
     return slim
 
 
-def _with_external_data(model: ModelProto, file: BinaryIO, location: str, where: Where) -> ModelProto:
-    """Return the model without its large initializers, which are written to the file one by one."""
+def _write_external_data(model: ModelProto, file: BinaryIO, location: str, where: Where) -> ModelProto:
+    """Write large initializers and all external data to ``file``, and return a copy that refers to them."""
     slim = ModelProto()
     _copy_fields(model, slim, but="graph")
     _copy_fields(model.graph, slim.graph, but="initializer")
-    for tensor in model_tensors(slim):
-        if is_external(tensor):  # of a subgraph
-            tensor.CopyFrom(_outside(tensor, file, location, where))
+    for tensor in iter_tensors(slim):
+        if is_external(tensor):  # a tensor of a subgraph or an attribute
+            tensor.CopyFrom(_write_data(tensor, file, location, where))
     for tensor in model.graph.initializer:
-        slim.graph.initializer.append(_outside(tensor, file, location, where))
+        slim.graph.initializer.append(_write_data(tensor, file, location, where))
     return slim
 
 
-def _outside(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
-    """Write a tensor's data to a file and return the tensor without it; a small one stays as it is."""
+def _write_data(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
+    """Write a tensor's data to ``file`` and return its external form. Small tensors are not changed."""
     blocks: Iterable[bytes | memoryview]
     if is_external(tensor):
-        blocks = data_blocks(tensor, where)
+        blocks = iter_data_blocks(tensor, where)
     else:
-        data = _data_of(tensor, where)
+        data = _read_data(tensor, where)
         if data is None or len(data) < _EXTERNAL_BYTES:
             return tensor
         blocks = [data]
@@ -330,11 +329,11 @@ def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> N
                 getattr(target, name).MergeFrom(partial)
 
 
-def _data_of(tensor: TensorProto, where: Where) -> bytes | None:
-    """Return the tensor's data as raw bytes; None for strings, which have none."""
+def _read_data(tensor: TensorProto, where: Where) -> bytes | None:
+    """Return the tensor's data as raw bytes, or None for strings, which cannot be raw bytes."""
     element_type = from_onnx(tensor.data_type)
     if element_type is None or element_type.name == "string":
         return None
     if tensor.HasField("raw_data"):
         return tensor.raw_data
-    return numpy_helper.from_array(tensor_array(tensor, where)).raw_data
+    return numpy_helper.from_array(read_tensor(tensor, where)).raw_data

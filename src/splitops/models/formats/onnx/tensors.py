@@ -1,4 +1,4 @@
-"""Tensors of an ONNX model as arrays, after proof that their data is what their shape and type say."""
+"""Read the tensors of ONNX models as arrays, after a check that their data matches their shape and type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
 _MEMORY: Final = re.compile(r"\*[/\\]_ORT_\w*MEM_ADDR_[/\\]\*")
-"""The location by which onnxruntime and OpenVINO take the offset for an address, in any letter case."""
+"""A location for which onnxruntime and OpenVINO interpret the offset as an address in memory."""
 _EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
 
 _FIELDS: Final = {
@@ -35,16 +35,16 @@ _FIELDS: Final = {
     "int64": "int64_data",
     "string": "string_data",
 }
-"""Where a tensor keeps its elements when not in raw_data; every other type is in int32_data."""
+"""The field of a tensor with its elements, unless they are in raw_data. Other types use int32_data."""
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
 _FOLDERS: Final[dict[str, DataFolder]] = {}
-"""The folders whose data models in memory still name, each by a word that no file can know."""
+"""The folders of external data of models in memory, by a random token that no file can contain."""
 
 
-def _marked_location(location: str, folder: DataFolder) -> str:
-    """Return a location that is found in this process, wherever the model that declares it is moved to."""
+def _mark_location(location: str, folder: DataFolder) -> str:
+    """Add a token for ``folder`` to a location, so that this process can resolve it from any folder."""
     base = replace(folder, path=folder.path.resolve())
     word = next((word for word, known in _FOLDERS.items() if known == base), None)
     if word is None:
@@ -53,8 +53,8 @@ def _marked_location(location: str, folder: DataFolder) -> str:
     return f"{_MARK}{word}/{location}"
 
 
-def folder_of(location: str) -> tuple[DataFolder | None, str]:
-    """Return the folder that a marked location names (None: it is not marked), and the location in it."""
+def find_folder(location: str) -> tuple[DataFolder | None, str]:
+    """Return the folder of a marked location and the location in it; None and ``location`` if not marked."""
     word, _, inner = location.removeprefix(_MARK).partition("/")
     if not location.startswith(_MARK) or word not in _FOLDERS:
         return None, location
@@ -62,191 +62,189 @@ def folder_of(location: str) -> tuple[DataFolder | None, str]:
 
 
 def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
-    """Let a tensor name the folder of its external data too."""
+    """Mark the location of a tensor's external data with its folder, unless it is marked already."""
     for entry in tensor.external_data:
-        if entry.key == "location" and folder_of(entry.value)[0] is None:
-            entry.value = _marked_location(entry.value, folder)
+        if entry.key == "location" and find_folder(entry.value)[0] is None:
+            entry.value = _mark_location(entry.value, folder)
 
 
 def unmark_external(tensor: TensorProto) -> DataFolder | None:
-    """Let a tensor name its external data as files do; return the folder that it named too."""
+    """Remove the mark of a tensor's external data, and return its folder, or None if it was not marked."""
     for entry in tensor.external_data:
         if entry.key == "location":
-            folder, entry.value = folder_of(entry.value)
+            folder, entry.value = find_folder(entry.value)
             return folder
     return None
 
 
 def is_marked(tensor: TensorProto) -> bool:
-    """Whether the tensor's data is in another file, and found in this process."""
+    """Return whether the tensor's data is in another file whose folder this process knows."""
     return is_external(tensor) and any(
-        entry.key == "location" and folder_of(entry.value)[0] is not None for entry in tensor.external_data
+        entry.key == "location" and find_folder(entry.value)[0] is not None for entry in tensor.external_data
     )
 
 
 def is_external(tensor: TensorProto) -> bool:
-    """Whether the tensor's data is in another file."""
+    """Return whether the tensor's data is in another file."""
     return tensor.data_location == TensorProto.EXTERNAL
 
 
 def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Prove that a field of protobuf is the text that it is said to be."""
+    """Check that a protobuf field is text: protobuf returns bytes that are not UTF-8 as bytes."""
     if not isinstance(text, str):
         raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
 
 def check_tensor(tensor: TensorProto, where: Where) -> None:
-    """Prove that a tensor has a known type, a possible shape and exactly the data for them.
+    """Check that a tensor has a known type, a possible shape and exactly the data for them.
 
-    External data is not looked at: see :func:`tensor_array`.
+    The file of external data is not checked; see :func:`check_external`.
     """
     for text in (tensor.name, tensor.doc_string):
         require_text(text, "a tensor's", where)
-    element_type = _element_type(tensor, where)
-    expected = byte_count(tensor, where)
+    element_type = _get_element_type(tensor, where)
+    expected = compute_byte_count(tensor, where)
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
     if is_external(tensor):
         if element_type.name == "string":
-            raise _error(tensor, "has strings, which cannot be external data", where)
+            raise _make_error(tensor, "has strings, which cannot be external data", where)
         if typed or tensor.raw_data:
-            raise _error(tensor, "has data in the model and in another file", where)
+            raise _make_error(tensor, "has data in the model and in another file", where)
         for entry in tensor.external_data:
             for text in (entry.key, entry.value):
                 require_text(text, f"external data of tensor {shown(tensor.name)}:", where)
         return
     if tensor.HasField("segment"):
-        raise _error(tensor, "is a segment, which ONNX has withdrawn", where)
+        raise _make_error(tensor, "is a segment, which ONNX has withdrawn", where)
     if tensor.HasField("raw_data"):
         if element_type.name == "string" or typed:
             problem = f"also {typed[0][0]}" if typed else "its strings belong in string_data"
-            raise _error(tensor, f"has raw data, but {problem}", where)
+            raise _make_error(tensor, f"has raw data, but {problem}", where)
         if len(tensor.raw_data) != expected:
-            found, kind = len(tensor.raw_data), _kind(tensor, element_type)
-            raise _error(tensor, f"has {found} bytes of data, but {kind} takes {expected}", where)
+            found, kind = len(tensor.raw_data), _describe(tensor, element_type)
+            raise _make_error(tensor, f"has {found} bytes of data, but {kind} requires {expected}", where)
         return
     field = _FIELDS.get(element_type.name, "int32_data")
-    count = _entry_count(math.prod(tensor.dims), element_type)
+    count = _compute_entry_count(math.prod(tensor.dims), element_type)
     others = dict(typed)
     if others.pop(field, 0) != count or others:
         has = ", ".join(f"{number} entries of {name}" for name, number in typed) or "no data"
-        raise _error(
-            tensor, f"has {has}, but {_kind(tensor, element_type)} takes {count} entries of {field}", where
-        )
+        kind = _describe(tensor, element_type)
+        raise _make_error(tensor, f"has {has}, but {kind} requires {count} entries of {field}", where)
 
 
-def tensor_array(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
-    """Return a tensor as a read-only array.
-
-    External data must be in the folder.
-    """
+def read_tensor(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
+    """Check a tensor and return it as a read-only array. ``folder``: the root of unmarked external data."""
     check_tensor(tensor, where)
-    element_type = _element_type(tensor, where)
+    element_type = _get_element_type(tensor, where)
     if is_external(tensor):
-        data: Any = _external_bytes(tensor, where, folder)
+        data: Any = _read_external_bytes(tensor, where, folder)
     elif tensor.HasField("raw_data"):
         data = tensor.raw_data
     else:
         data = None
-    array = _converted(tensor, where) if data is None else unpack(data, element_type, tensor.dims)
+    array = _convert(tensor, where) if data is None else unpack(data, element_type, tensor.dims)
     array.flags.writeable = False
     return array
 
 
 def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFolder | None) -> None:
-    """Move external data into the tensors themselves."""
+    """Read external data into the tensors. ``folder`` is the root of unmarked locations."""
     for tensor in tensors:
         if is_external(tensor):
             check_tensor(tensor, where)
-            data = bytes(_external_bytes(tensor, where, folder))
+            data = bytes(_read_external_bytes(tensor, where, folder))
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             tensor.raw_data = data
 
 
 def check_external(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> None:
-    """Prove that a tensor's external data is where it should be, without reading it."""
+    """Check that a tensor's external data exists and has the right size, without reading it."""
     check_tensor(tensor, where)
-    external_extent(tensor, where, folder)
+    locate_external_data(tensor, where, folder)
 
 
-def data_blocks(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> Iterator[memoryview]:
-    """Read a tensor's external data piece by piece."""
-    folder, location, offset, length = external_extent(tensor, where, folder)
+def iter_data_blocks(
+    tensor: TensorProto, where: Where, folder: DataFolder | None = None
+) -> Iterator[memoryview]:
+    """Yield a tensor's external data in blocks of at most 8 MiB."""
+    folder, location, offset, length = locate_external_data(tensor, where, folder)
     with folder.open(location, where) as file:
         for begin in range(offset, offset + length, _BLOCK):
             yield read_range(file, begin, min(_BLOCK, offset + length - begin), where)
 
 
-def _external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
-    """Read exactly the bytes of a tensor that its external file holds."""
-    folder, location, offset, length = external_extent(tensor, where, folder)
+def _read_external_bytes(tensor: TensorProto, where: Where, folder: DataFolder | None) -> memoryview:
+    """Read all bytes of a tensor's external data."""
+    folder, location, offset, length = locate_external_data(tensor, where, folder)
     with folder.open(location, where) as file:
         return read_range(file, offset, length, where)
 
 
-def external_extent(
+def locate_external_data(
     tensor: TensorProto, where: Where, folder: DataFolder | None
 ) -> tuple[DataFolder, str, int, int]:
-    """Return the folder of a tensor's data, the file in it, and the offset and length in bytes.
+    """Return the folder of a tensor's external data, the file in it, and the offset and length in bytes.
 
-    They are checked to be what shape and type say.
+    The range has to be inside the file and to match the shape and the type.
     """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
-            raise _error(tensor, f"declares external {entry.key!r} twice", where)
+            raise _make_error(tensor, f"declares external {entry.key!r} twice", where)
         if entry.key in _EXTERNAL_KEYS:
             entries[entry.key] = entry.value
-    marked, location = folder_of(entries.get("location", ""))
+    marked, location = find_folder(entries.get("location", ""))
     folder = marked or folder
     if _MEMORY.search(location):
-        raise _error(tensor, f"declares an address in memory, {shown(location)}, and no file", where)
+        raise _make_error(tensor, f"declares the address in memory {shown(location)}, not a file", where)
     if folder is None:
-        raise _error(tensor, "is in another file, which a model in memory has no folder to find in", where)
-    expected = byte_count(tensor, where)
+        raise _make_error(tensor, "is in another file, but a model in memory has no folder", where)
+    expected = compute_byte_count(tensor, where)
     with folder.open(location, where) as file:
         size = os.fstat(file.fileno()).st_size
-    offset = _number(tensor, entries, "offset", 0, where)
-    length = _number(tensor, entries, "length", max(size - offset, 0), where)
-    if offset + length > size:
-        raise _error(tensor, f"takes bytes {offset} to {offset + length} of a file of {size} bytes", where)
+    offset = _parse_size(tensor, entries, "offset", 0, where)
+    length = _parse_size(tensor, entries, "length", max(size - offset, 0), where)
+    if (end := offset + length) > size:
+        raise _make_error(tensor, f"needs bytes {offset} to {end} of a file of {size} bytes", where)
     if length != expected:
-        kind = _kind(tensor, _element_type(tensor, where))
-        raise _error(tensor, f"has {length} bytes of external data, but {kind} takes {expected}", where)
+        kind = _describe(tensor, _get_element_type(tensor, where))
+        raise _make_error(tensor, f"has {length} bytes of external data; {kind} requires {expected}", where)
     return folder, location, offset, length
 
 
-def _number(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:
+def _parse_size(tensor: TensorProto, entries: dict[str, str], key: str, default: int, where: Where) -> int:
     text = entries.get(key)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        raise _error(tensor, f"has external {key} {text[:40]!r}, which is not a number of bytes", where)
+        raise _make_error(tensor, f"has external {key} {text[:40]!r}, which is not a number of bytes", where)
     return int(text)
 
 
-def _element_type(tensor: TensorProto, where: Where) -> ElementType:
+def _get_element_type(tensor: TensorProto, where: Where) -> ElementType:
     element_type = from_onnx(tensor.data_type)
     if element_type is None:
-        raise _error(tensor, f"has element type {tensor.data_type}, which is unknown", where)
+        raise _make_error(tensor, f"has element type {tensor.data_type}, which is unknown", where)
     return element_type
 
 
-def byte_count(tensor: TensorProto, where: Where) -> int:
-    """Return the exact size of the tensor's data; the shape is proved to be one that an array can have."""
+def compute_byte_count(tensor: TensorProto, where: Where) -> int:
+    """Return the size of a tensor's data in bytes, after a check that an array may have its shape."""
     dims = tuple(tensor.dims)
     if len(dims) > MAX_RANK:
-        raise _error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)
+        raise _make_error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)
     if any(dim < 0 for dim in dims):
-        raise _error(tensor, f"has shape {dims}, with a negative size", where)
-    # Also for an empty tensor: NumPy multiplies the sizes other than 0.
+        raise _make_error(tensor, f"has shape {dims}, with a negative size", where)
+    # This holds for an empty tensor, too: NumPy multiplies the sizes other than 0.
     if math.prod(dim for dim in dims if dim) * 16 > _MAX_BYTES:
-        raise _error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
+        raise _make_error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
     elements: int = math.prod(dims)
-    return -(-elements * _element_type(tensor, where).bits // 8)
+    return -(-elements * _get_element_type(tensor, where).bits // 8)
 
 
-def _entry_count(elements: int, element_type: ElementType) -> int:
+def _compute_entry_count(elements: int, element_type: ElementType) -> int:
     if element_type.name.startswith("complex"):
         return 2 * elements
     # 4-bit and 2-bit types are packed into bytes in int32_data as well, 6-bit types are not.
@@ -255,19 +253,19 @@ def _entry_count(elements: int, element_type: ElementType) -> int:
     return elements
 
 
-def _converted(tensor: TensorProto, where: Where) -> npt.NDArray[Any]:
+def _convert(tensor: TensorProto, where: Where) -> npt.NDArray[Any]:
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise _error(tensor, f"cannot be read: {str(error)[:200]}", where) from error
+        raise _make_error(tensor, f"cannot be read: {str(error)[:200]}", where) from error
     if array.dtype != object:
         array.flags.writeable = False
     return array
 
 
-def _kind(tensor: TensorProto, element_type: ElementType) -> str:
+def _describe(tensor: TensorProto, element_type: ElementType) -> str:
     return f"{element_type} of shape {tuple(tensor.dims)}"
 
 
-def _error(tensor: TensorProto, problem: str, where: Where) -> ModelError:
+def _make_error(tensor: TensorProto, problem: str, where: Where) -> ModelError:
     return ModelError(f"tensor {shown(tensor.name)} {problem}", where)

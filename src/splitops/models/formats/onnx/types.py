@@ -1,4 +1,4 @@
-"""Between what inference knows and ONNX's types: reading declared ones, writing found ones."""
+"""Convert between ONNX types in protobuf and abstract values."""
 
 from __future__ import annotations
 
@@ -10,77 +10,77 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 
 class SizeNames:
-    """Names for sizes in one exchange with onnx, so that ranges without a name survive it too."""
+    """Names the sizes in one call of onnx's inference, so that its result leads back to unnamed ranges."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, Dim] = {}
 
-    def give(self, size: Range) -> str:
-        """Return the name under which a size goes out."""
+    def to_name(self, size: Range) -> str:
+        """Return the name of a size: its own, or a generated one."""
         name = size.name if size.name is not None else f"\0{len(self.sizes)}"
         self.sizes[name] = size
         return name
 
-    def take(self, name: str) -> Dim:
-        """Return the size that comes back; a name that onnx has made up says nothing."""
+    def from_name(self, name: str) -> Dim:
+        """Return the size with a name, or :data:`UNKNOWN` if onnx has invented the name."""
         return self.sizes.get(name, UNKNOWN)
 
 
 def from_type(proto: TypeProto, names: SizeNames | None = None) -> AbstractValue:
-    """Read an ONNX type: of a model, or what comes back from an exchange."""
+    """Convert an ONNX type to an abstract value, None if unset. ``names``: those given to :func:`to_type`."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             tensor = proto.tensor_type
-            shape = _shape(tensor.shape, names) if tensor.HasField("shape") else None
+            shape = _read_shape(tensor.shape, names) if tensor.HasField("shape") else None
             return AbstractTensor(from_onnx(tensor.elem_type), shape)
         case "sequence_type":
             element = from_type(proto.sequence_type.elem_type, names)
-            return AbstractSequence(element) if isinstance(element, AbstractTensor) else _opaque(proto)
+            return AbstractSequence(element) if isinstance(element, AbstractTensor) else _make_opaque(proto)
         case None:
             return None
         case _:
-            return _opaque(proto)
+            return _make_opaque(proto)
 
 
-def _opaque(proto: TypeProto) -> Opaque:
+def _make_opaque(proto: TypeProto) -> Opaque:
     return Opaque(proto.SerializeToString(deterministic=True))
 
 
-def _shape(shape: TensorShapeProto, names: SizeNames | None) -> Shape:
-    return tuple(_dimension(dim, names) for dim in shape.dim)
+def _read_shape(shape: TensorShapeProto, names: SizeNames | None) -> Shape:
+    return tuple(_read_dimension(dim, names) for dim in shape.dim)
 
 
-def _dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) -> Dim:
+def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) -> Dim:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
     if not isinstance(name, str) or not any(map(str.isalnum, name)):
-        return UNKNOWN  # '?' names no size; protobuf gives bytes that are not text as bytes
-    return Range(name=name) if names is None else names.take(name)
+        return UNKNOWN  # a name such as '?', or bytes that are not UTF-8, which protobuf returns as bytes
+    return Range(name=name) if names is None else names.from_name(name)
 
 
-def to_type(known: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
-    """Write an ONNX type; None where not even the element type is known.
+def to_type(value: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
+    """Convert an abstract value to an ONNX type, or None if not even the element type is known.
 
-    Outside of an exchange, only names that models may have are written.
+    Unnamed ranges are named by ``names``, and left out if it is None.
     """
-    if isinstance(known, Opaque):
-        found: TypeProto = TypeProto.FromString(known.type)
-        return found
-    if isinstance(known, AbstractSequence):
-        element = to_type(known.element, names)
+    if isinstance(value, Opaque):
+        proto: TypeProto = TypeProto.FromString(value.type)
+        return proto
+    if isinstance(value, AbstractSequence):
+        element = to_type(value.element, names)
         return None if element is None else TypeProto(sequence_type=TypeProto.Sequence(elem_type=element))
-    if not isinstance(known, AbstractTensor) or known.type is None or known.type.onnx_number is None:
+    if not isinstance(value, AbstractTensor) or value.type is None or value.type.onnx_number is None:
         return None
-    tensor = TypeProto.Tensor(elem_type=known.type.onnx_number)
-    if known.shape is not None:
+    tensor = TypeProto.Tensor(elem_type=value.type.onnx_number)
+    if value.shape is not None:
         tensor.shape.CopyFrom(TensorShapeProto())
-        for size in known.shape:
+        for size in value.shape:
             dim = tensor.shape.dim.add()
             if isinstance(size, int):
                 dim.dim_value = size
             elif names is not None and size != UNKNOWN:
-                dim.dim_param = names.give(size)
+                dim.dim_param = names.to_name(size)
             elif size.name is not None:
                 dim.dim_param = size.name
     return TypeProto(tensor_type=tensor)

@@ -1,4 +1,4 @@
-"""Declare inferred types and shapes in an ONNX model: as ``value_info``, and as the types of its outputs."""
+"""Declare inferred types and shapes in an ONNX model: in ``value_info``, and as the types of its outputs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, Opaque
-from splitops.models.formats.onnx.structure import located_graphs
+from splitops.models.formats.onnx.structure import iter_located_graphs
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.formats.walk import function_path
+from splitops.models.formats.walk import make_function_path
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Shape
 
@@ -20,72 +20,72 @@ Values = Mapping[tuple[str | None, str], AbstractValue]
 
 
 def declare_values(model: ModelProto, values: Values) -> ModelProto:
-    """Return a copy of a model that declares the types and shapes of its values.
+    """Return a copy of a model that declares the types and shapes in ``values``.
 
-    What the model declares stays, unless it says less, or the opposite. Ranges without a name, which ONNX
-    cannot write, are left out. Inputs of graphs are the caller's and stay as they are.
+    A declaration of the model is replaced if it is less precise or contradicts ``values``. Inputs of graphs
+    are not changed: they belong to the caller. Unnamed ranges are left out, as ONNX cannot express them.
     """
-    made = ModelProto()
-    made.CopyFrom(model)
-    made_types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
 
-    def type_of(path: str | None, name: str) -> TypeProto | None:
-        """Return the type of a value; the ONNX checker accepts no tensor of unknown rank."""
-        known = values.get((path, name))
-        if not isinstance(known, AbstractTensor):
-            return None if isinstance(known, Opaque) else to_type(known)
-        if known.shape is None:
+    def find_type(path: str | None, name: str) -> TypeProto | None:
+        """Return the type to declare, or None if the rank is unknown: the ONNX checker rejects that."""
+        value = values.get((path, name))
+        if not isinstance(value, AbstractTensor):
+            return None if isinstance(value, Opaque) else to_type(value)
+        if value.shape is None:
             return None
-        key = known.type, known.shape  # values that are alike share a type
-        if key not in made_types:
-            made_types[key] = to_type(known)
-        return made_types[key]
+        key = value.type, value.shape  # equal values share a type
+        if key not in types:
+            types[key] = to_type(value)
+        return types[key]
 
-    for path, graph in located_graphs(made):
+    for path, graph in iter_located_graphs(copy):
         declared = {info.name for info in (*graph.input, *graph.output, *graph.value_info)}
         for info in (*graph.output, *graph.value_info):
-            _merge(info, type_of(path, info.name))
-        for name in _outputs(graph.node):
+            _merge_info(info, find_type(path, info.name))
+        for name in _list_outputs(graph.node):
             if name not in declared:
-                _add(graph.value_info, name, type_of(path, name))
-    for function in made.functions if made.ir_version >= _FUNCTION_VALUES else ():
-        path, declared = function_path(function), {info.name for info in function.value_info}
-        for name in (*function.input, *_outputs(function.node)):
+                _add_type(graph.value_info, name, find_type(path, name))
+    for function in copy.functions if copy.ir_version >= _FUNCTION_VALUES else ():
+        path, declared = make_function_path(function), {info.name for info in function.value_info}
+        for name in (*function.input, *_list_outputs(function.node)):
             if name not in declared:
-                _add(function.value_info, name, type_of(path, name))
-    return made
+                _add_type(function.value_info, name, find_type(path, name))
+    return copy
 
 
-def _outputs(nodes: Sequence[NodeProto]) -> list[str]:
+def _list_outputs(nodes: Sequence[NodeProto]) -> list[str]:
     return [name for node in nodes for name in node.output if name]
 
 
-def _add(infos: object, name: str, found: TypeProto | None) -> None:
-    # Protobuf gives a name that is not text as bytes, and does not take it back.
-    if found is not None and isinstance(name, str):
-        infos.add(name=name).type.CopyFrom(found)  # type: ignore[attr-defined]
+def _add_type(infos: object, name: str, inferred: TypeProto | None) -> None:
+    # Protobuf returns a name that is not UTF-8 as bytes, but does not accept bytes.
+    if inferred is not None and isinstance(name, str):
+        infos.add(name=name).type.CopyFrom(inferred)  # type: ignore[attr-defined]
 
 
-def _merge(info: ValueInfoProto, found: TypeProto | None) -> None:
-    if found is None:
+def _merge_info(info: ValueInfoProto, inferred: TypeProto | None) -> None:
+    if inferred is None:
         return
     if info.type.WhichOneof("value") is None:
-        info.type.CopyFrom(found)
+        info.type.CopyFrom(inferred)
     else:
-        _merge_types(info.type, found)
+        _merge_types(info.type, inferred)
 
 
-def _merge_types(stated: TypeProto, found: TypeProto) -> None:
-    kind = found.WhichOneof("value")
-    if stated.WhichOneof("value") != kind:
+def _merge_types(declared: TypeProto, inferred: TypeProto) -> None:
+    kind = inferred.WhichOneof("value")
+    if declared.WhichOneof("value") != kind:
         return
     if kind == "sequence_type":
-        if stated.sequence_type.elem_type.WhichOneof("value") is None:
-            stated.CopyFrom(found)
+        if declared.sequence_type.elem_type.WhichOneof("value") is None:
+            declared.CopyFrom(inferred)
         else:
-            _merge_types(stated.sequence_type.elem_type, found.sequence_type.elem_type)
+            _merge_types(declared.sequence_type.elem_type, inferred.sequence_type.elem_type)
         return
-    old, new = stated.tensor_type, found.tensor_type
+    old, new = declared.tensor_type, inferred.tensor_type
     if not old.elem_type:
         old.elem_type = new.elem_type
     if not new.HasField("shape"):

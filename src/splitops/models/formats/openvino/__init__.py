@@ -1,4 +1,4 @@
-"""OpenVINO IR, versions 10 and 11, without the openvino package: read, run, change and write models.
+"""Read, build and write OpenVINO IR, versions 10 and 11, without the openvino package.
 
 Examples:
     >>> import numpy as np
@@ -20,8 +20,8 @@ from __future__ import annotations
 from splitops.models.formats.openvino.builder import Builder, Output
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.names import input_names, output_names, port_name
-from splitops.models.formats.openvino.reader import from_bytes, opened, read
+from splitops.models.formats.openvino.names import make_input_names, make_output_names, make_port_name
+from splitops.models.formats.openvino.reader import from_bytes, open_model, read
 from splitops.models.formats.openvino.writer import to_bytes, write
 
 __all__ = [
@@ -36,10 +36,10 @@ __all__ = [
     "Port",
     "Weights",
     "from_bytes",
-    "input_names",
-    "opened",
-    "output_names",
-    "port_name",
+    "make_input_names",
+    "make_output_names",
+    "make_port_name",
+    "open_model",
     "read",
     "to_bytes",
     "write",

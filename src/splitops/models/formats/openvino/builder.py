@@ -1,4 +1,4 @@
-"""Builds OpenVINO models in memory, layer by layer; the editor makes its layers here, too."""
+"""Build OpenVINO models in memory, layer by layer. The editor makes its layers here, too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from splitops.spec.sizes.dims import Shape
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output port of a layer that is being built; a shape of None is unknown."""
+    """An output port of a layer that a :class:`Builder` has added. A shape of None is an unknown rank."""
 
     end: Endpoint
     element_type: ElementType
@@ -35,7 +35,7 @@ class Output:
 
 
 class Builder:
-    """Makes a model: every method adds a layer and returns its outputs, from which later layers take theirs.
+    """Builds a model: each method adds a layer and returns its outputs, which later layers use as inputs.
 
     Examples:
         >>> import numpy as np
@@ -63,17 +63,17 @@ class Builder:
         *,
         names: Sequence[str] | None = None,
     ) -> Output:
-        """Add an input of the model.
+        """Add an input to the model.
 
-        The shape is exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank. Without
-        ``names``, the only tensor name is the layer's.
+        The shape is exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank. ``names`` are its
+        tensor names, by default only ``name``.
         """
-        kind = _element_type(element_type)
-        layer = self._next("Parameter", name)
+        kind = _parse_element_type(element_type)
+        layer = self._begin_layer("Parameter", name)
         partial = parse_shape(shape, layer.where) if isinstance(shape, str) else shape
         data = {"shape": format_shape(partial), "element_type": kind.openvino or ""}
         port = make_port(kind.precision, partial, (name,) if names is None else tuple(names))
-        self._add(layer, [], [port], data)
+        self._add_layer(layer, [], [port], data)
         return Output(Endpoint(layer.id, 0), kind, partial)
 
     def const(
@@ -81,16 +81,16 @@ class Builder:
     ) -> Output:
         """Add a constant.
 
-        An element type of None follows from the dtype, a name of None from the position.
+        By default, the element type is that of the dtype, and the name is made from the id of the layer.
         """
         array: npt.NDArray[Any] = np.asarray(value)
-        kind = element_type_of(array.dtype) if element_type is None else _element_type(element_type)
+        kind = element_type_of(array.dtype) if element_type is None else _parse_element_type(element_type)
         if kind is None or kind.openvino is None:
             raise ModelError(f"OpenVINO has no element type for dtype {array.dtype}")
         if kind is ELEMENT_TYPES["string"]:
             array = array.astype(object)
-        layer = self._next("Const", name)
-        self._layers.append(make_const(layer.id, layer.name, Constant.of(array, kind)))
+        layer = self._begin_layer("Const", name)
+        self._layers.append(make_const(layer.id, layer.name, Constant.from_array(array, kind)))
         return Output(Endpoint(layer.id, 0), kind, array.shape)
 
     def layer(
@@ -107,37 +107,35 @@ class Builder:
     ) -> tuple[Output, ...]:
         """Add an operation.
 
-        ``data`` are its attributes; ``outputs`` is the number of its ports, or the tensor names of each.
-        Without an element type, they have that of the first input. Without shapes, theirs are unknown.
+        ``data`` has its attributes. ``outputs`` is the number of output ports, or the tensor names of each.
+        The element type of the outputs is by default that of the first input, and their shapes are unknown.
         """
-        kind = inputs[0].element_type if element_type is None else _element_type(element_type)
+        kind = inputs[0].element_type if element_type is None else _parse_element_type(element_type)
         names = [()] * outputs if isinstance(outputs, int) else [tuple(own) for own in outputs]
         known = [None] * len(names) if shapes is None else shapes
         ports = [make_port(kind.precision, shape, own) for shape, own in zip(known, names, strict=True)]
-        layer = self._add(self._next(type, name, version), inputs, ports, data)
+        layer = self._add_layer(self._begin_layer(type, name, version), inputs, ports, data)
         ends = (Endpoint(layer.id, port.id) for port in layer.outputs)
         return tuple(Output(end, kind, shape) for end, shape in zip(ends, known, strict=True))
 
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
-        """Add an output of the model.
-
-        Without ``names``, its only name is the layer's.
-        """
-        layer = self._next("Result", name)
-        own = (layer.name,) if names is None else tuple(names)
-        attributes = {"output_names": join_names(own)} if own and self._version >= 11 else {}
-        self._add(replace(layer, attributes=attributes), [value], [], None)
+        """Add an output to the model. Its tensor ``names`` are by default only the name of its layer."""
+        layer = self._begin_layer("Result", name)
+        tensor_names = (layer.name,) if names is None else tuple(names)
+        declares = tensor_names and self._version >= 11
+        attributes = {"output_names": join_names(tensor_names)} if declares else {}
+        self._add_layer(replace(layer, attributes=attributes), [value], [], None)
 
     def model(self) -> OpenVINOModel:
-        """Return the model of all layers added so far."""
+        """Return a model of the layers that were added so far."""
         graph = Graph(self._name, tuple(self._layers), tuple(self._edges))
         return OpenVINOModel(graph, self._version)
 
-    def _next(self, type_: str, name: str | None, version: str = "opset1") -> Layer:
+    def _begin_layer(self, type_: str, name: str | None, version: str = "opset1") -> Layer:
         id_ = len(self._layers)
         return Layer(id_, f"{type_}_{id_}" if name is None else name, type_, version)
 
-    def _add(
+    def _add_layer(
         self,
         layer: Layer,
         inputs: Sequence[Output],
@@ -151,7 +149,7 @@ class Builder:
         return made
 
 
-def _element_type(element_type: str | ElementType) -> ElementType:
+def _parse_element_type(element_type: str | ElementType) -> ElementType:
     found = from_openvino(element_type) if isinstance(element_type, str) else element_type
     if found is None or found.openvino is None:
         raise ModelError(f"{element_type} is not an element type of OpenVINO")
@@ -159,27 +157,27 @@ def _element_type(element_type: str | ElementType) -> ElementType:
 
 
 def make_port(precision: str | None, shape: Shape | None, names: tuple[str, ...] = ()) -> Port:
-    """Return a port; a size that is not a number is unknown in IR."""
+    """Return a port of id 0. IR has no ranges in ports, so a size that is not a number is unknown."""
     return Port(0, precision, tuple(size if isinstance(size, int) else -1 for size in shape or ()), names)
 
 
 def make_layer(
     layer: Layer, sources: Sequence[Port], outputs: Sequence[Port], data: Mapping[str, object] | None
 ) -> Layer:
-    """Return a layer with ports of consecutive ids, fed by the ports ``sources``, and with attributes."""
+    """Return ``layer`` with the attributes ``data`` and ports of consecutive ids, fed by ``sources``."""
     inputs = tuple(Port(index, port.precision, port.dims) for index, port in enumerate(sources))
     made = tuple(replace(port, id=len(inputs) + index) for index, port in enumerate(outputs))
-    texts = None if data is None else {name: _text(value) for name, value in data.items()}
+    texts = None if data is None else {name: _format_attribute(value) for name, value in data.items()}
     return replace(layer, inputs=inputs, outputs=made, data=texts)
 
 
 def make_const(id_: int, name: str, constant: Constant, names: tuple[str, ...] = ()) -> Layer:
-    """Return the layer of a constant."""
+    """Return the ``Const`` layer of a constant."""
     port = make_port(constant.element_type.precision, constant.shape, names)
     return make_layer(Layer(id_, name, "Const", "opset1", constant=constant), (), (port,), {})
 
 
-def _text(value: object) -> str:
+def _format_attribute(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,8 +1,8 @@
-"""Values of ``Const`` layers: ranges of bytes of the ``.bin`` file, read when they are asked for.
+"""Values of ``Const`` layers: byte ranges of the ``.bin`` file, which are read when they are needed.
 
-Numbers lie unaligned and packed (see :mod:`splitops.spec.elements.packing`). Strings lie as OpenVINO packs
-them: their number, a zero and the end of each, as little-endian 32-bit integers, then the UTF-8 of all of
-them, one behind the other.
+Numbers are stored unaligned and packed (see :mod:`splitops.spec.elements.packing`). Strings are stored as
+OpenVINO packs them: the number of strings, a zero and the end of each string, as little-endian 32-bit
+integers, followed by all strings in UTF-8.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from splitops.common.documents import MAX_RANK
 from splitops.common.untrusted_files import read_range
 from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino.shapes import checked_count
+from splitops.models.formats.openvino.shapes import compute_element_count
 from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import ElementType
 
@@ -26,26 +26,26 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class Weights:
-    """The bytes that constants are ranges of: a ``.bin`` file, which stays open, or a buffer in memory.
+    """The bytes of all constants: a ``.bin`` file, which stays open, or a buffer in memory.
 
-    Only what is asked for is read of a file, each time anew.
+    Only the requested ranges of a file are read, again for each request.
     """
 
     def __init__(self, source: BinaryIO | bytes) -> None:
-        """Take a buffer, or an open file."""
+        """Wrap a buffer or an open file."""
         self._source: BinaryIO | memoryview
         self.size: int
-        """The number of bytes; of a file, when it was opened."""
+        """Size in bytes; for a file, its size when this object was made."""
         if isinstance(source, bytes):
             self._source = memoryview(source)
             self.size = len(source)
         else:
             self._source = source
             self.size = os.fstat(source.fileno()).st_size
-        self._reading = threading.Lock()  # one place in the file serves all readers
+        self._reading = threading.Lock()  # all threads share the position in the file
 
     def read(self, offset: int, size: int) -> memoryview:
-        """Return a range of bytes, read-only."""
+        """Return ``size`` bytes from ``offset`` on, read-only."""
         if not 0 <= offset <= offset + size <= self.size:
             raise ModelError(
                 f"bytes {offset} to {offset + size} are outside the {self.size} bytes of the weights"
@@ -58,11 +58,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The value of a ``Const`` layer.
+    """The value of a ``Const`` layer: ``size`` bytes of the weights, from ``offset`` on.
 
-    Two constants of the same weights and range share their bytes, in memory and when they are written.
-
-    They are ``size`` bytes of the weights, from ``offset`` on.
+    Two constants with the same weights and range share their bytes, in memory and when they are written.
     """
 
     element_type: ElementType
@@ -72,51 +70,51 @@ class Constant:
     size: int
 
     @classmethod
-    def of(cls, array: npt.NDArray[Any], element_type: ElementType) -> Constant:
-        """Make a constant of an array whose dtype is ``element_type.numpy``."""
+    def from_array(cls, array: npt.NDArray[Any], element_type: ElementType) -> Constant:
+        """Make a constant from an array whose dtype is ``element_type.numpy``."""
         content = encode(array, element_type)
         return cls(element_type, array.shape, Weights(content), 0, len(content))
 
-    def prove(self, where: Where) -> None:
-        """Prove, without reading them, that the bytes exist and fit the shape."""
+    def check(self, where: Where) -> None:
+        """Check that the range is inside the weights and has the size for the shape, without reading it."""
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
-        count = checked_count(self.shape, self.element_type.bits, where)
+        count = compute_element_count(self.shape, self.element_type.bits, where)
         if self.offset + self.size > self.weights.size:
             raise ModelError(
-                f"the constant takes bytes {self.offset} to {self.offset + self.size}, "
-                f"but the weights have {self.weights.size}",
+                f"the constant needs bytes {self.offset} to {self.offset + self.size}, "
+                f"but the weights have {self.weights.size} bytes",
                 where,
             )
         expected = (
             4 * (count + 2) if self.element_type.bits == 0 else compute_packed_size(self.element_type, count)
         )
-        # Of no elements, OpenVINO writes one byte.
+        # OpenVINO writes one byte for an empty constant.
         exact = self.element_type.bits and (self.size, expected) != (1, 0)
         if self.size < expected or (self.size > expected and exact):
             raise ModelError(
                 f"size = {self.size}, but shape {list(self.shape)} of {self.element_type.openvino} "
-                f"takes {expected}",
+                f"requires {expected}",
                 where,
             )
 
-    def content(self, where: Where) -> memoryview:
-        """Return the bytes."""
+    def read_bytes(self, where: Where) -> memoryview:
+        """Read the bytes of the constant from the weights."""
         try:
             return self.weights.read(self.offset, self.size)
         except ModelError as error:
             raise ModelError(error.message, where) from error
 
-    def array(self, where: Where) -> npt.NDArray[Any]:
-        """Return the value, read-only: of weights in memory a view, if the elements are whole bytes."""
-        self.prove(where)
+    def read_array(self, where: Where) -> npt.NDArray[Any]:
+        """Check the constant and return its value, read-only; a view of weights in memory if possible."""
+        self.check(where)
         content = (
-            self.content(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
+            self.read_bytes(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
         )
         if self.element_type.bits == 0:
             array = _decode_strings(content, self.shape, where)
         elif self.element_type.name == "bool":
-            # Only 0 and 1 are bools to NumPy; OpenVINO takes any other byte for true.
+            # NumPy's bools are 0 and 1. OpenVINO interprets any other byte as true.
             array = np.asarray(np.frombuffer(content, np.uint8) != 0).reshape(self.shape)
         else:
             array = unpack(content, self.element_type, self.shape)
@@ -127,7 +125,7 @@ class Constant:
 
 
 def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
-    """Return the bytes of a constant unchanged in a ``.bin``.
+    """Return the bytes with which a ``.bin`` stores an array.
 
     Examples:
         >>> import numpy as np
@@ -146,12 +144,12 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
         texts.append(value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     if ends[-1] > _INT32_MAX or len(texts) > _INT32_MAX:
-        raise ModelError(f"strings of {ends[-1]} bytes are more than a constant can hold")
+        raise ModelError(f"strings of {ends[-1]} bytes are more than a constant can store")
     return np.array([len(texts), *ends.tolist()], "<i4").tobytes() + b"".join(texts)
 
 
 def _decode_strings(content: memoryview, shape: tuple[int, ...], where: Where) -> npt.NDArray[Any]:
-    count = checked_count(shape, 0, where)
+    count = compute_element_count(shape, 0, where)
     header = 4 * (count + 2)
     numbers = np.frombuffer(content[:header], "<i4").astype(np.int64)
     ends = numbers[1:]
@@ -159,9 +157,9 @@ def _decode_strings(content: memoryview, shape: tuple[int, ...], where: Where) -
     if numbers[0] != count:
         raise ModelError(f"the constant has {numbers[0]} strings, but its shape has {count}", where)
     if ends[0] != 0 or (np.diff(ends) < 0).any() or ends[-1] > len(text):
-        raise ModelError("the ends of the strings do not run up to the size of the constant", where)
+        raise ModelError("the string offsets are not ascending, or exceed the size of the constant", where)
     array = np.empty(count, object)
-    # Bytes that are not UTF-8 come back unchanged when they are written again.
+    # Bytes that are not UTF-8 are written back unchanged.
     array[:] = [
         bytes(text[begin:end]).decode("utf-8", "surrogateescape")
         for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""XML from outside: parsed with bounds, without document types, entities or anything external."""
+"""Parse untrusted XML with limits. Document types, entities and external references are rejected."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from xml.etree import ElementTree
 from splitops.errors import ModelError, Where
 
 MAX_BYTES: Final = 1 << 28
-"""Of the XML. The largest published models take some tens of megabytes."""
+"""Maximum size of the XML. The largest published models have some tens of megabytes."""
 _MAX_ELEMENTS: Final = 1 << 21
-"""Elements and attributes."""
+"""Maximum number of elements and attributes together."""
 _MAX_DEPTH: Final = 128
-"""Nesting of elements; a body inside a body takes three levels."""
+"""Maximum nesting of elements. A body inside a body needs three levels."""
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds the tree and counts: an error is raised before the memory is taken."""
+    """Builds the tree and counts its elements, so that too many raise an error before they use memory."""
 
     def __init__(self, where: Where) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Builder(ElementTree.TreeBuilder):
 
 
 def parse(content: bytes, where: Where) -> ElementTree.Element:
-    """Parse an XML document."""
+    """Parse an XML document and return its root. Every error is a ModelError."""
     from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped]
     from defusedxml.ElementTree import DefusedXMLParser  # type: ignore[import-untyped]
 

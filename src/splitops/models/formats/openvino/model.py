@@ -1,8 +1,8 @@
-"""OpenVINO IR in memory: a graph of layers whose ports are joined by edges.
+"""OpenVINO IR in memory: a graph of layers whose ports are connected by edges.
 
-Every object is immutable and every :class:`Graph` is proved to be whole when it is made; tools change a model
-with ``dataclasses.replace``. What splitops does not interpret (runtime information, layers of other
-operators, their attributes) is kept as it was read, so that a rewritten model loses nothing.
+Every object is immutable, and every :class:`Graph` is checked when it is made. Tools change a model with
+``dataclasses.replace``. Parts that splitops does not interpret, such as runtime information, attributes and
+layers of other operators, are kept unchanged, so that a rewritten model loses nothing.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Port:
     """An input or output port.
 
     Attributes:
-        id: its number, unique in its layer; inputs and outputs are counted together.
-        precision: the element type as the file declares it, for example ``"FP32"``; None where it sets none.
-        dims: the dimensions as the file declares them, -1 for an unknown one. ``()`` is a scalar *or* an
-            unknown rank, the file does not tell which.
+        id: number of the port, unique in its layer. Inputs and outputs are counted together.
+        precision: declared element type, for example ``"FP32"``, or None if it is not declared.
+        dims: declared dimensions, with -1 for an unknown one. ``()`` is a scalar *or* an unknown rank: the
+            file does not distinguish them.
         names: tensor names, in the order of the file.
-        attributes: every other attribute.
-        children: every other XML child, for example runtime information.
+        attributes: other XML attributes.
+        children: other XML children, for example runtime information.
     """
 
     id: int
@@ -59,33 +59,33 @@ class Port:
 
     @property
     def element_type(self) -> ElementType | None:
-        """The element type; None where the file declares none or one that is not known."""
+        """The element type, or None if the precision is not declared or unknown."""
         return from_precision(self.precision) if self.precision else None
 
     @property
-    def declared(self) -> AbstractTensor:
-        """What the file declares of it; without dimensions it may be of any rank."""
+    def declared_tensor(self) -> AbstractTensor:
+        """The declared type and shape. Without dimensions, the rank is unknown."""
         shape = tuple(size if size >= 0 else UNKNOWN for size in self.dims) if self.dims else None
         return AbstractTensor(self.element_type, shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operation.
+    """A layer: one operation of a graph.
 
     Attributes:
-        id: its number, unique in its graph.
-        name: its name, which OpenVINO does not keep unique.
-        type: the operation, for example ``"VariadicSplit"``; constants are ``"Const"``.
-        version: the operation set, for example ``"opset1"``.
-        data: the attributes of the operation as text; None where the layer has no ``<data>``.
-        inputs: input ports in their order.
-        outputs: output ports in their order.
-        constant: the value of a ``Const`` layer.
+        id: number of the layer, unique in its graph.
+        name: name of the layer. OpenVINO does not keep names unique.
+        type: operation, for example ``"VariadicSplit"``; constants are ``"Const"``.
+        version: operation set, for example ``"opset1"``.
+        data: attributes of the operation as text, or None if the layer does not have ``<data>``.
+        inputs: input ports, in order.
+        outputs: output ports, in order.
+        constant: value of a ``Const`` layer.
         bodies: graphs inside the layer (If, Loop, TensorIterator) by their tag, for example ``"then_body"``.
-        attributes: every other attribute of the layer, for example ``output_names``.
+        attributes: other XML attributes, for example ``output_names``.
         data_children: XML children of ``<data>``.
-        children: every other XML child, for example ``<rt_info>`` and ``<port_map>``.
+        children: other XML children, for example ``<rt_info>`` and ``<port_map>``.
     """
 
     id: int
@@ -109,84 +109,84 @@ class Layer:
 
     @property
     def where(self) -> Where:
-        """The place of the layer, for messages."""
+        """The location of the layer, for messages."""
         return Where(node=self.name)
 
-    def attribute(self, name: str) -> str | None:
-        """Return an attribute of the operation as text; None where it is absent."""
+    def get_attribute(self, name: str) -> str | None:
+        """Return an attribute of the operation as text, or None if it is not set."""
         return None if self.data is None else self.data.get(name)
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return an attribute in small letters; ModelError where it has no default and is absent."""
-        stated = self.attribute(name)
-        if stated is None and default is None:
+    def read_text(self, name: str, default: str | None = None) -> str:
+        """Return an attribute in lower case. If it is not set, return ``default``; None raises ModelError."""
+        text = self.get_attribute(name)
+        if text is None and default is None:
             raise ModelError(f"{self} has no {name}")
-        return default or "" if stated is None else stated.lower()
+        return default or "" if text is None else text.lower()
 
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
-        """Return an attribute that is one of some words, or what a mapping has for it."""
-        stated = self.text(name, default)
-        if stated not in words:
-            raise ModelError(f"{self} has {name} = {stated!r}; supported: {', '.join(words)}")
-        return words[stated] if isinstance(words, Mapping) else stated
+        """Return an attribute that has to be one of ``words``, or its value there if it is a mapping."""
+        text = self.read_text(name, default)
+        if text not in words:
+            raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
+        return words[text] if isinstance(words, Mapping) else text
 
-    def boolean(self, name: str, *, default: bool | None = None) -> bool:
-        """Return an attribute that is true or false."""
-        stated = self.text(name, None if default is None else str(default).lower()).strip()
-        if stated not in ("true", "1", "false", "0"):
-            raise ModelError(f"{self} has {name} = {stated!r}, which is neither true nor false")
-        return stated in ("true", "1")
+    def read_boolean(self, name: str, *, default: bool | None = None) -> bool:
+        """Return a boolean attribute: ``true``, ``1``, ``false`` or ``0``."""
+        text = self.read_text(name, None if default is None else str(default).lower()).strip()
+        if text not in ("true", "1", "false", "0"):
+            raise ModelError(f"{self} has {name} = {text!r}, which is neither true nor false")
+        return text in ("true", "1")
 
-    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Return an attribute that lists integers; without a default, none where it is absent."""
-        stated = self.attribute(name)
-        if stated is None and default is not None:
+    def read_integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        """Return a list of integers. If the attribute is not set, return ``default`` or else no integers."""
+        text = self.get_attribute(name)
+        if text is None and default is not None:
             return list(default)
         try:
-            return [int(part) for part in (stated or "").split(",") if part.strip()]
+            return [int(part) for part in (text or "").split(",") if part.strip()]
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {stated!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}") from error
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return an attribute that is a number."""
-        stated = self.attribute(name)
-        if stated is None and default is not None:
+    def read_number(self, name: str, default: float | None = None) -> float:
+        """Return an attribute as a float, or ``default`` if it is not set."""
+        text = self.get_attribute(name)
+        if text is None and default is not None:
             return default
         try:
-            return float(stated or "")
+            return float(text or "")
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {stated!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}") from error
 
-    def output(self, port: int) -> Port | None:
-        """Return the output port of this id."""
+    def find_output(self, port: int) -> Port | None:
+        """Return the output port with the id ``port``, or None if there is none."""
         index = port - self.outputs[0].id if self.outputs else 0
-        if 0 <= index < len(self.outputs) and self.outputs[index].id == port:  # nearly always
+        if 0 <= index < len(self.outputs) and self.outputs[index].id == port:  # ids are usually consecutive
             return self.outputs[index]
         return next((found for found in self.outputs if found.id == port), None)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names that a Result gives to the model's output (IR version 11)."""
+        """The tensor names that a Result declares for the model's output (IR version 11)."""
         return split_names(self.attributes.get("output_names", ""))
 
     @property
-    def takes_any_type(self) -> bool:
-        """Whether a Parameter leaves its element type open."""
-        return self.attribute("element_type") in {"dynamic", "undefined"}
+    def has_dynamic_type(self) -> bool:
+        """Whether the element type of a Parameter is dynamic."""
+        return self.get_attribute("element_type") in {"dynamic", "undefined"}
 
-    def element_type(self, where: Where) -> ElementType:
-        """Return the ``element_type`` attribute of a Parameter or Const."""
-        text = self.attribute("element_type")
+    def read_element_type(self, where: Where) -> ElementType:
+        """Return the ``element_type`` attribute of a Parameter or Const; ModelError if it is not a type."""
+        text = self.get_attribute("element_type")
         found = from_openvino(text) if text is not None else None
         if found is None:
             raise ModelError(f"{self} has element_type = {text!r}, which is not an element type", where)
         return found
 
-    def shape(self, where: Where) -> Shape | None:
-        """Return the ``shape`` attribute of a Parameter or Const; None is an unknown rank."""
-        text = self.attribute("shape")
+    def read_shape(self, where: Where) -> Shape | None:
+        """Return the ``shape`` attribute of a Parameter or Const, which is None for an unknown rank."""
+        text = self.get_attribute("shape")
         if text is None:
             raise ModelError(f"{self} has no shape", where)
         return parse_shape(text, where)
@@ -194,16 +194,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Graph:
-    """Layers and edges, proved whole: every id appears once, every edge ends at ports that exist, every input
-    port has one edge, and nothing depends on itself.
+    """Checked layers and edges: every id is unique, every edge connects existing ports, every input port has
+    one edge, and no layer depends on itself.
 
     Attributes:
-        name: the name of the network or body.
-        layers: the layers in the order of the file; the order of the Parameters is that of the model's
-            inputs.
-        edges: the edges in the order of the file.
-        attributes: every other attribute of the XML element.
-        children: every other XML child, for example ``<rt_info>``.
+        name: name of the network or body.
+        layers: layers in the order of the file. The Parameters are the inputs of the model in this order.
+        edges: edges in the order of the file.
+        attributes: other attributes of the XML element.
+        children: other XML children, for example ``<rt_info>``.
     """
 
     name: str = ""
@@ -239,35 +238,35 @@ class Graph:
         return {source: tuple(targets) for source, targets in found.items()}
 
     @cached_property
-    def needed(self) -> frozenset[int]:
+    def live_ids(self) -> frozenset[int]:
         """The ids of the layers that a Result depends on."""
         needed: set[int] = set()
-        stack = [layer.id for layer in self.layers_of_type("Result")]
+        stack = [layer.id for layer in self.list_layers("Result")]
         while stack:
             id_ = stack.pop()
             if id_ not in needed:
                 needed.add(id_)
-                stack += [source.layer for source in self.sources(self.by_id[id_])]
+                stack += [source.layer for source in self.get_sources(self.by_id[id_])]
         return frozenset(needed)
 
-    def without_unused(self) -> Graph:
-        """Return the graph without the layers that no Result depends on, but with all Parameters."""
-        kept = self.needed | {layer.id for layer in self.layers_of_type("Parameter")}
+    def drop_unused(self) -> Graph:
+        """Return a graph without the layers on which no Result depends. All Parameters are kept."""
+        kept = self.live_ids | {layer.id for layer in self.list_layers("Parameter")}
         layers = tuple(layer for layer in self.layers if layer.id in kept)
         edges = tuple(edge for edge in self.edges if edge.target.layer in kept)
         return replace(self, layers=layers, edges=edges)
 
-    def sources(self, layer: Layer) -> tuple[Endpoint, ...]:
+    def get_sources(self, layer: Layer) -> tuple[Endpoint, ...]:
         """Return the output ports that feed a layer, in the order of its input ports."""
         return tuple(self.producers[Endpoint(layer.id, port.id)] for port in layer.inputs)
 
-    def layers_of_type(self, *types: str) -> tuple[Layer, ...]:
-        """Return the layers of some operations, in the order of the file."""
+    def list_layers(self, *types: str) -> tuple[Layer, ...]:
+        """Return the layers of the given ``types``, in the order of the file."""
         return tuple(layer for layer in self.layers if layer.type in types)
 
     @cached_property
     def order(self) -> tuple[Layer, ...]:
-        """The layers in topological order: a stable one, which keeps the order of the file where it can."""
+        """The layers in topological order, which follows the order of the file as far as possible."""
         placed: set[int] = set()
         order: list[Layer] = []
         entered: set[int] = set()
@@ -278,7 +277,7 @@ class Graph:
                 if layer.id in placed:
                     stack.pop()
                     continue
-                missing = [source.layer for source in self.sources(layer) if source.layer not in placed]
+                missing = [source.layer for source in self.get_sources(layer) if source.layer not in placed]
                 if not missing:
                     placed.add(layer.id)
                     order.append(layer)
@@ -307,7 +306,7 @@ class Graph:
             if (len(layer.inputs), len(layer.outputs)) != (inputs, outputs):
                 raise ModelError(
                     f"{layer} has {len(layer.inputs)} input and {len(layer.outputs)} output ports, "
-                    f"but it takes {inputs} and {outputs}",
+                    f"but it requires {inputs} and {outputs}",
                     layer.where,
                 )
 
@@ -334,28 +333,28 @@ class Graph:
 
 
 _PORTS_OF: Final = {"Parameter": (0, 1), "Const": (0, 1), "Result": (1, 0)}
-"""The numbers of input and output ports of the layers that make a graph."""
+"""The numbers of input and output ports of the layers that every graph may have."""
 
 
-def anonymous(layer: Layer) -> Layer:
-    """Return a layer without tensor names, which may repeat in a file."""
+def remove_tensor_names(layer: Layer) -> Layer:
+    """Return a copy of a layer without tensor names, which a file may use for several layers."""
     ports = tuple(replace(port, names=()) for port in layer.outputs)
     kept = {name: text for name, text in layer.attributes.items() if name != "output_names"}
     return replace(layer, outputs=ports, attributes=kept)
 
 
-def _input_names(layer: Layer) -> set[str]:
+def _list_input_names(layer: Layer) -> set[str]:
     return {layer.name, *(name for port in layer.outputs for name in port.names)}
 
 
 @dataclass(frozen=True)
 class OpenVINOModel:
-    """A model, whose inputs are told apart by name: its graph and what the file says of itself.
+    """An OpenVINO model. Each of its inputs has a name that no other input has.
 
     Attributes:
-        graph: the network.
-        version: the IR version, 10 or 11.
-        file: the name of the file it was read from; None where it was made in memory.
+        graph: main graph.
+        version: IR version, 10 or 11.
+        file: name of the file from which it was read, or None if it was made in memory.
     """
 
     graph: Graph
@@ -363,16 +362,16 @@ class OpenVINOModel:
     file: str | None = None
 
     def __post_init__(self) -> None:
-        names = [_input_names(layer) for layer in self.inputs]
+        names = [_list_input_names(layer) for layer in self.inputs]
         count = Counter(name for own in names for name in own)
         for layer, own in zip(self.inputs, names, strict=True):
             if not any(count[name] == 1 for name in own):
                 raise ModelError(
-                    f"two inputs are named {layer.name!r}, and nothing tells them apart", layer.where
+                    f"two inputs are named {layer.name!r}, and no other name distinguishes them", layer.where
                 )
 
     def with_graph(self, graph: Graph) -> OpenVINOModel:
-        """Return the model with another graph."""
+        """Return a copy of the model with another main graph."""
         return replace(self, graph=graph)
 
     @property
@@ -383,28 +382,28 @@ class OpenVINOModel:
     @property
     def inputs(self) -> tuple[Layer, ...]:
         """The Parameter layers, in the order of the model's inputs."""
-        return self.graph.layers_of_type("Parameter")
+        return self.graph.list_layers("Parameter")
 
     @property
     def outputs(self) -> tuple[Layer, ...]:
         """The Result layers, in the order of the model's outputs."""
-        return self.graph.layers_of_type("Result")
+        return self.graph.list_layers("Result")
 
-    def graphs(self) -> Iterator[tuple[str | None, Graph]]:
-        """Yield the main graph (path None) and the graphs inside its layers, each with its path."""
-        yield from _graphs(None, self.graph)
+    def iter_graphs(self) -> Iterator[tuple[str | None, Graph]]:
+        """Yield the main graph (path None) and all bodies, each with its path."""
+        yield from _iter_graphs(None, self.graph)
 
 
-def _graphs(path: str | None, graph: Graph) -> Iterator[tuple[str | None, Graph]]:
+def _iter_graphs(path: str | None, graph: Graph) -> Iterator[tuple[str | None, Graph]]:
     yield path, graph
     for layer in graph.order:
         for tag, body in layer.bodies:
             inner = f"{layer.name}/{tag}"
-            yield from _graphs(inner if path is None else f"{path}/{inner}", body)
+            yield from _iter_graphs(inner if path is None else f"{path}/{inner}", body)
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    r"""Read a list of tensor names: separated by commas, a comma in a name is written ``\,``.
+    r"""Parse a list of tensor names, which are separated by commas. A comma in a name is written ``\,``.
 
     Examples:
         >>> split_names(r"a,b\,x")
@@ -417,7 +416,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def join_names(names: tuple[str, ...]) -> str:
-    r"""Write a list of tensor names, the inverse of :func:`split_names`.
+    r"""Format a list of tensor names: the inverse of :func:`split_names`.
 
     Examples:
         >>> print(join_names(("a", "b,x")))

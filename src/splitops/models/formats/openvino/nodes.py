@@ -1,7 +1,7 @@
-"""OpenVINO models as onnx-ir graphs, so that what reads and rewrites one format does so to the other.
+"""Convert OpenVINO models to onnx-ir graphs and back, so that the same tools work on both formats.
 
-Each layer is a node of the domain ``openvino`` that knows the :class:`Layer` it stands for, each output port
-a value that knows its :class:`Port`. The inputs of the nodes are the edges.
+Each layer is a node of the domain ``openvino`` that keeps its :class:`Layer`. Each output port is a value
+that keeps its :class:`Port`. The edges are the inputs of the nodes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 import onnx_ir as ir
 
 from splitops.models.formats.openvino.model import Edge, Endpoint, Graph, Layer, OpenVINOModel, Port
-from splitops.models.formats.openvino.names import output_names, port_name
+from splitops.models.formats.openvino.names import make_output_names, make_port_name
 
 DOMAIN: Final = "openvino"
 SOURCE: Final = "splitops.source"
-"""Where a model keeps the OpenVINO model that its nodes were made of."""
+"""Key in the ``meta`` of a model: the OpenVINO model from which it was converted."""
 
 
 class PortValue(ir.Value):
@@ -30,7 +30,7 @@ class PortValue(ir.Value):
 
 
 class LayerNode(ir.Node):
-    """The node of a layer; its inputs are the layer's edges, and its graphs the layer's bodies."""
+    """The node of a layer. Its inputs are the edges of the layer, its graph attributes the bodies."""
 
     __slots__ = ("layer",)
 
@@ -44,20 +44,20 @@ class LayerNode(ir.Node):
         self.layer = layer
 
 
-def layer_of(node: ir.Node) -> Layer:
-    """Return the layer that a node stands for; its edges are the node's inputs."""
+def get_layer(node: ir.Node) -> Layer:
+    """Return the layer of a node. Its edges may have changed since: they are the node's inputs."""
     assert type(node) is LayerNode
     return node.layer
 
 
-def port_of(value: ir.Value) -> Port:
-    """Return the port that a value stands for."""
+def get_port(value: ir.Value) -> Port:
+    """Return the output port of a value."""
     assert type(value) is PortValue
     return value.port
 
 
 def set_layer(node: ir.Node, layer: Layer) -> None:
-    """Let a node stand for another layer."""
+    """Replace the layer of a node by one with the same number of outputs."""
     assert type(node) is LayerNode
     node.layer = layer
     node.name = layer.name
@@ -67,10 +67,10 @@ def set_layer(node: ir.Node, layer: Layer) -> None:
 
 
 def to_nodes(model: OpenVINOModel) -> ir.Model:
-    """Return a model as a graph of nodes in topological order."""
-    made = ir.Model(_to_graph(model.graph), ir_version=model.version)
-    made.meta[SOURCE] = model
-    return made
+    """Convert a model to onnx-ir, with the nodes in topological order."""
+    converted = ir.Model(_to_graph(model.graph), ir_version=model.version)
+    converted.meta[SOURCE] = model
+    return converted
 
 
 def _to_graph(graph: Graph) -> ir.Graph:
@@ -81,29 +81,29 @@ def _to_graph(graph: Graph) -> ir.Graph:
         id_ = layer.id
         inputs = [values[producers[id_, port.id]] for port in layer.inputs]  # type: ignore[index]
         ports = layer.outputs
-        node = LayerNode(layer, inputs, [port_name(layer, port) for port in ports])
+        node = LayerNode(layer, inputs, [make_port_name(layer, port) for port in ports])
         values.update(zip([(id_, port.id) for port in ports], node.outputs, strict=True))
         nodes.append(node)
     return ir.Graph([], [], nodes=nodes, name=graph.name)
 
 
-def source_of(model: ir.Model) -> OpenVINOModel:
-    """Return the model that layers were made nodes of."""
+def get_source(model: ir.Model) -> OpenVINOModel:
+    """Return the OpenVINO model from which ``model`` was converted."""
     source: OpenVINOModel = model.meta[SOURCE]
     return source
 
 
-def output_values(model: ir.Model) -> dict[str, ir.Value]:
-    """Return the value of each output of a model by its name, which no rewrite changes, in their order."""
-    source = source_of(model)
-    given = {layer_of(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
-    found = {name: given[layer.id] for name, layer in zip(output_names(source), source.outputs, strict=True)}
-    return {name: value for name, value in found.items() if value is not None}
+def get_output_values(model: ir.Model) -> dict[str, ir.Value]:
+    """Return the value of each output of a model by name, in order. Rewrites do not change the names."""
+    source = get_source(model)
+    values = {get_layer(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
+    named = zip(make_output_names(source), source.outputs, strict=True)
+    return {name: value for name, layer in named if (value := values[layer.id]) is not None}
 
 
 def from_nodes(model: ir.Model) -> OpenVINOModel:
-    """Return the model that nodes stand for now; its layers keep their order and ids, new ones come last."""
-    original = source_of(model)
+    """Convert an edited model back to OpenVINO. Layers keep their order and ids; new layers come last."""
+    original = get_source(model)
     return original.with_graph(_from_graph(model.graph, original.graph))
 
 
@@ -112,16 +112,16 @@ def _from_graph(nodes: ir.Graph, original: Graph) -> Graph:
     sources: dict[Endpoint, Endpoint] = {}
     ends: dict[ir.Value, Endpoint] = {}
     for node in nodes:
-        layer = layer_of(node)
-        ends.update((value, Endpoint(layer.id, port_of(value).id)) for value in node.outputs)
+        layer = get_layer(node)
+        ends.update((value, Endpoint(layer.id, get_port(value).id)) for value in node.outputs)
         ports = []
-        # A node may read less than its layer did; a port that is fed as it was declares what it did.
+        # A node may have fewer inputs than its layer had. A port with the same source keeps its declaration.
         for port, value in zip(layer.inputs, node.inputs, strict=False):
             assert value is not None
             target = Endpoint(layer.id, port.id)
             sources[target] = ends[value]
             fed = original.producers.get(target) == ends[value]
-            ports.append(port if fed else Port(port.id, port_of(value).precision, port_of(value).dims))
+            ports.append(port if fed else Port(port.id, get_port(value).precision, get_port(value).dims))
         bodies = tuple(
             (tag, _from_graph(node.attributes[tag].as_graph(), body)) for tag, body in layer.bodies
         )

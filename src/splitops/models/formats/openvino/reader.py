@@ -1,4 +1,4 @@
-"""Reads OpenVINO IR, versions 10 and 11, without the openvino package."""
+"""Read OpenVINO IR, versions 10 and 11, without the openvino package."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _INT32_MAX: Final = (1 << 31) - 1
 
 
 class SingleLayerError(ModelError):
-    """The XML is a ``<layer>``, and no model.
+    """The XML is a single ``<layer>``, not a model.
 
     Attributes:
-        element: the layer.
+        element: XML element of the layer.
     """
 
     def __init__(self, element: Element, where: Where) -> None:
@@ -45,11 +45,11 @@ class SingleLayerError(ModelError):
 
 
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINOModel:
-    """Read a model.
+    """Read a model, and check every edge, port, shape and range of constants. Errors name the layer.
 
-    The ``.bin`` beside it may be missing where no constant needs it. It stays open, and a constant is read
-    when it is needed: do not change it while the model is in use. It may be a link out of the folder if
-    ``allow_links``. Every edge, port, shape and range of constants is proved; an error names the layer.
+    The ``.bin`` in the same folder may be missing if every constant is empty. It stays open, and a constant
+    is read when it is needed: do not change the file while the model is in use. With ``allow_links``, it may
+    be a link that leads out of the folder.
     """
     where = make_location(path)
     content = read_bounded(Path(path), limit=MAX_BYTES, where=where)
@@ -58,8 +58,8 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINO
     return _Reader(where, partial(folder.open, name, where)).read(parse(content, where))
 
 
-def opened(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool = False) -> OpenVINOModel:
-    """Return a model to work on: one in memory as it is, that of a path as :func:`read` gives it."""
+def open_model(model: str | os.PathLike[str] | OpenVINOModel, *, allow_links: bool = False) -> OpenVINOModel:
+    """Read the model at a path; return a model in memory unchanged."""
     return model if isinstance(model, OpenVINOModel) else read(model, allow_links=allow_links)
 
 
@@ -70,7 +70,7 @@ def from_bytes(xml: bytes, weights: bytes = b"") -> OpenVINOModel:
 
 
 class _Reader:
-    """One model being read: its weights, opened by the first constant that has bytes."""
+    """Reads one model. Its weights are opened at the first constant that is not empty."""
 
     def __init__(self, where: Where, weights: Callable[[], BinaryIO] | bytes) -> None:
         self._where = where
@@ -82,30 +82,31 @@ class _Reader:
             raise SingleLayerError(root, self._where)
         if root.tag != "net":
             raise ModelError(f"the XML is a <{root.tag[:80]}>, not the <net> of OpenVINO IR", self._where)
-        version = _integer(root, "version", "net", self._where)
+        version = _read_integer(root, "version", "net", self._where)
         if version not in VERSIONS:
-            raise ModelError(f"IR version {version} is not read; versions 10 and 11 are", self._where)
-        graph = self._graph(root, self._where)
+            raise ModelError(f"IR version {version} is not supported; versions 10 and 11 are", self._where)
+        graph = self._read_graph(root, self._where)
         try:
             return OpenVINOModel(graph, version, self._where.model)
         except ModelError as error:
-            raise self._placed(error, self._where) from None
+            raise self._relocate_error(error, self._where) from None
 
-    def _graph(self, element: Element, where: Where) -> Graph:
-        layers = tuple(self._layer(child, where) for child in _section(element, "layers", "layer", where))
-        edges = tuple(_edge(child, where) for child in _section(element, "edges", "edge", where))
+    def _read_graph(self, element: Element, where: Where) -> Graph:
+        items = _read_items(element, "layers", "layer", where)
+        layers = tuple(self._read_layer(child, where) for child in items)
+        edges = tuple(_read_edge(child, where) for child in _read_items(element, "edges", "edge", where))
         attributes = {key: value for key, value in element.items() if key not in {"name", "version"}}
         children = tuple(child for child in element if child.tag not in {"layers", "edges"})
         try:
             return Graph(element.get("name", ""), layers, edges, attributes, children)
         except ModelError as error:
-            raise self._placed(error, where) from None
+            raise self._relocate_error(error, where) from None
 
     @staticmethod
-    def _placed(error: ModelError, where: Where) -> ModelError:
+    def _relocate_error(error: ModelError, where: Where) -> ModelError:
         return ModelError(error.message, replace(where, node=error.where.node))
 
-    def _layer(self, element: Element, graph: Where) -> Layer:
+    def _read_layer(self, element: Element, graph: Where) -> Layer:
         name, kind = element.get("name"), element.get("type")
         if name is None or kind is None:
             raise ModelError(
@@ -123,16 +124,17 @@ class _Reader:
                 if child.tag == "data":
                     data = child
                 else:
-                    ports[child.tag] = tuple(_port(port, where) for port in _all(child, "port", where))
+                    _check_children(child, "port", where)
+                    ports[child.tag] = tuple(_read_port(port, where) for port in child)
             elif child.find("layers") is not None:
                 path = f"{name}/{child.tag}"
                 inner = Where(graph.model, f"{graph.graph}/{path}" if graph.graph else path)
-                bodies.append((child.tag, self._graph(child, inner)))
+                bodies.append((child.tag, self._read_graph(child, inner)))
             else:
                 children.append(child)
         known = {"id", "name", "type", "version"}
         layer = Layer(
-            id=_integer(element, "id", "layer", where, minimum=0),
+            id=_read_integer(element, "id", "layer", where, minimum=0),
             name=name,
             type=kind,
             version=element.get("version", "opset1"),
@@ -145,20 +147,20 @@ class _Reader:
             children=tuple(children),
         )
         if kind == "Parameter":
-            if not layer.takes_any_type:
-                layer.element_type(where)
-            layer.shape(where)
+            if not layer.has_dynamic_type:
+                layer.read_element_type(where)
+            layer.read_shape(where)
         if kind == "Const":
-            return replace(layer, constant=self._constant(layer, where))
+            return replace(layer, constant=self._read_constant(layer, where))
         return layer
 
-    def _constant(self, layer: Layer, where: Where) -> Constant:
-        element_type = layer.element_type(where)
-        shape = layer.shape(where)
+    def _read_constant(self, layer: Layer, where: Where) -> Constant:
+        element_type = layer.read_element_type(where)
+        shape = layer.read_shape(where)
         exact = tuple(dim for dim in shape or () if isinstance(dim, int))
         if shape is None or len(exact) != len(shape):
-            raise ModelError(f"shape = {layer.attribute('shape')!r} of a constant is not exact", where)
-        offset, size = (_number(layer, name, where) for name in ("offset", "size"))
+            raise ModelError(f"shape = {layer.get_attribute('shape')!r} of a constant is not exact", where)
+        offset, size = (_read_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
             assert not isinstance(self._source, bytes)
             try:
@@ -168,18 +170,18 @@ class _Reader:
         constant = Constant(element_type, exact, self._weights or Weights(b""), offset, size)
         if size == 0:
             constant = replace(constant, weights=Weights(b""), offset=0)
-        constant.prove(where)
+        constant.check(where)
         return constant
 
 
-def _number(layer: Layer, name: str, where: Where) -> int:
-    text = layer.attribute(name)
+def _read_number(layer: Layer, name: str, where: Where) -> int:
+    text = layer.get_attribute(name)
     if text is None:
         raise ModelError(f"the constant has no {name}", where)
     return parse_number(text, name, where, minimum=0)
 
 
-def _port(element: Element, where: Where) -> Port:
+def _read_port(element: Element, where: Where) -> Port:
     dims: list[int] = []
     children: list[Element] = []
     for child in element:
@@ -191,7 +193,7 @@ def _port(element: Element, where: Where) -> Port:
         raise ModelError(f"a port has more than {MAX_RANK} dimensions", where)
     known = {"id", "precision", "names"}
     return Port(
-        id=_integer(element, "id", "port", where, minimum=0),
+        id=_read_integer(element, "id", "port", where, minimum=0),
         precision=element.get("precision"),
         dims=tuple(dims),
         names=split_names(element.get("names", "")),
@@ -200,34 +202,34 @@ def _port(element: Element, where: Where) -> Port:
     )
 
 
-def _edge(element: Element, where: Where) -> Edge:
+def _read_edge(element: Element, where: Where) -> Edge:
     ends = [
         Endpoint(
-            *(_integer(element, f"{end}-{what}", "edge", where, minimum=0) for what in ("layer", "port"))
+            *(_read_integer(element, f"{end}-{what}", "edge", where, minimum=0) for what in ("layer", "port"))
         )
         for end in ("from", "to")
     ]
     return Edge(ends[0], ends[1])
 
 
-def _section(element: Element, tag: str, item: str, where: Where) -> tuple[Element, ...]:
+def _read_items(element: Element, tag: str, item: str, where: Where) -> tuple[Element, ...]:
     found = element.findall(tag)
     if len(found) != 1:
         raise ModelError(f"<{element.tag}> has {len(found)} <{tag}> sections, not one", where)
-    return _all(found[0], item, where)
+    _check_children(found[0], item, where)
+    return tuple(found[0])
 
 
-def _all(element: Element, item: str, where: Where) -> tuple[Element, ...]:
-    """Return the children, all of one tag: anything else would be lost when the model is written."""
+def _check_children(element: Element, item: str, where: Where) -> None:
+    """Check that the tag of all children is ``item``: others would be lost when the model is written."""
     for child in element:
         if child.tag != item:
             raise ModelError(
-                f"<{element.tag}> has a <{child.tag[:80]}>, but only <{item}> is known there", where
+                f"<{element.tag}> has a <{child.tag[:80]}>, but only <{item}> is supported there", where
             )
-    return tuple(element)
 
 
-def _integer(element: Element, name: str, what: str, where: Where, *, minimum: int | None = None) -> int:
+def _read_integer(element: Element, name: str, what: str, where: Where, *, minimum: int | None = None) -> int:
     text = element.get(name)
     if text is None:
         raise ModelError(f"a <{what}> has no {name}", where)

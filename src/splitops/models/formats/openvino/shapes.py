@@ -1,7 +1,7 @@
-"""Partial shapes as OpenVINO IR writes them in the ``shape`` attribute of Parameter and Const layers.
+"""Parse and format the partial shapes in the ``shape`` attribute of Parameter and Const layers.
 
-``2,3`` is exact, ``?`` and ``-1`` are unknown, ``2..6``, ``..3`` and ``2..`` are ranges, ``...`` is an
-unknown rank.
+``2,3`` is exact, ``?`` and ``-1`` are unknown sizes, ``2..6``, ``..3`` and ``2..`` are ranges, and ``...`` is
+an unknown rank.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Read an attribute of an operation or a size of a port; ``3.0`` is 3, as some converters write it."""
-    return _parsed(_INTEGER, text, what, where, minimum)
+    """Parse an attribute of an operation or a size of a port. ``3.0`` is 3: some converters write it."""
+    return _parse(_INTEGER, text, what, where, minimum)
 
 
 def parse_number(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Read a number by which the parts of a file refer to one another: an id, a version, an offset, a size.
+    """Parse an id, a version, an offset, a size or another number that has to be exact.
 
-    OpenVINO takes spaces before the digits and nothing behind them.
+    As in OpenVINO, spaces may come before the digits, but nothing after them.
 
     Examples:
         >>> parse_number(" 8", "offset", Where())
@@ -39,10 +39,10 @@ def parse_number(text: str, what: str, where: Where, *, minimum: int | None = No
         Traceback (most recent call last):
         splitops.errors.ModelError: offset = '8.0' is not a 64-bit integer
     """
-    return _parsed(_NUMBER, text, what, where, minimum)
+    return _parse(_NUMBER, text, what, where, minimum)
 
 
-def _parsed(form: re.Pattern[str], text: str, what: str, where: Where, minimum: int | None) -> int:
+def _parse(form: re.Pattern[str], text: str, what: str, where: Where, minimum: int | None) -> int:
     match = form.fullmatch(text)
     value = int(match[1]) if match else None
     if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
@@ -53,7 +53,7 @@ def _parsed(form: re.Pattern[str], text: str, what: str, where: Where, minimum: 
 
 
 def parse_shape(text: str, where: Where) -> Shape | None:
-    """Read a partial shape; None is an unknown rank.
+    """Parse a partial shape, which is None for an unknown rank.
 
     Examples:
         >>> parse_shape("2..6,?,4", Where())
@@ -68,26 +68,26 @@ def parse_shape(text: str, where: Where) -> Shape | None:
         return ()
     if text.count(",") >= MAX_RANK:
         raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
-    return tuple(_dimension(part.strip(), where) for part in text.split(","))
+    return tuple(_parse_dimension(part.strip(), where) for part in text.split(","))
 
 
-def _dimension(text: str, where: Where) -> Dim:
+def _parse_dimension(text: str, where: Where) -> Dim:
     if text in {"?", "-1"}:
         return UNKNOWN
     match = _RANGE.fullmatch(text)
     if match is None:
-        return _parsed(_SIZE, text, "a dimension of shape", where, minimum=0)
+        return _parse(_SIZE, text, "a dimension of shape", where, minimum=0)
     lo = int(match[1] or 0)
     hi = int(match[2]) if match[2] else None
     if hi is not None and hi >= _INT64_MAX:
-        hi = None  # OpenVINO's own way to say unbounded
+        hi = None  # OpenVINO writes this for an unbounded size
     if lo > _INT64_MAX or (hi is not None and hi < lo):
         raise ModelError(f"a dimension of shape, {text!r}, allows no size", where)
     return lo if lo == hi else Range(lo, hi)
 
 
 def format_shape(shape: Shape | None) -> str:
-    """Write a partial shape as OpenVINO does.
+    """Format a partial shape as OpenVINO does.
 
     Examples:
         >>> format_shape((Range(2, 6), Range(), 4, Range(0, 3), Range(2))), format_shape(None)
@@ -106,8 +106,8 @@ def _format_dimension(dim: Dim) -> str:
     return f"{dim.lo or ''}..{'' if dim.hi is None else dim.hi}"
 
 
-def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
-    """Return whether an array's shape is one that the partial shape allows."""
+def is_match(shape: tuple[int, ...], partial: Shape | None) -> bool:
+    """Return whether the exact ``shape`` matches the ``partial`` shape. None matches every shape."""
     if partial is None:
         return True
     if len(shape) != len(partial):
@@ -118,9 +118,9 @@ def matches(shape: tuple[int, ...], partial: Shape | None) -> bool:
     )
 
 
-def checked_count(shape: Sequence[int], bits: int, where: Where) -> int:
-    """Return the number of elements of an exact shape that NumPy can hold."""
-    # NumPy multiplies the dimensions that are not zero even where the array is empty.
+def compute_element_count(shape: Sequence[int], bits: int, where: Where) -> int:
+    """Return the number of elements of ``bits`` in an exact shape, after a check that NumPy can have it."""
+    # NumPy multiplies the dimensions that are not zero even if the array is empty.
     if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > _INT64_MAX:
         raise ModelError(f"shape = {list(shape)} is larger than any memory", where)
     return math.prod(shape)

@@ -1,4 +1,4 @@
-"""The layers of the split family as a file declares them: version and attributes."""
+"""Read the version and the attributes of the layers of the split family."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from splitops.spec.operators import FAMILY, OperatorSchema, schema
 _NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 
 
-def operation_set(version: str) -> int | None:
-    """Return the number of the operation set that a layer's ``version`` names; None where it is none."""
+def parse_operation_set(version: str) -> int | None:
+    """Return the number of a layer's ``version``: 8 for ``"opset8"``, None if it is not an operation set."""
     number = version.removeprefix("opset")
     if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
         return None
     return int(number)
 
 
-def family_schema(name: str, version: str, where: Where) -> OperatorSchema:
-    """Return the operator of the split family that a layer's ``type`` and ``version`` name."""
-    number = operation_set(version)
+def get_family_schema(name: str, version: str, where: Where) -> OperatorSchema:
+    """Return the schema of the split layer of type ``name`` and ``version``; opset0 counts as opset1."""
+    number = parse_operation_set(version)
     if number is None:
         raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)
     return schema(name, max(1, number), "openvino")
 
 
-def split_attributes(layer: Layer, schema: OperatorSchema, where: Where) -> dict[str, int]:
-    """Return the attributes of a layer of the split family that its operator has, as integers."""
-    text = {attribute.name: layer.attribute(attribute.name) for attribute in schema.attributes}
+def read_split_attributes(layer: Layer, schema: OperatorSchema, where: Where) -> dict[str, int]:
+    """Return the attributes of a split layer that ``schema`` has and the layer sets, as integers."""
+    text = {attribute.name: layer.get_attribute(attribute.name) for attribute in schema.attributes}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))
         for name, value in text.items()
@@ -40,12 +40,12 @@ def split_attributes(layer: Layer, schema: OperatorSchema, where: Where) -> dict
 
 
 def is_split_layer(layer: Layer) -> bool:
-    """Return whether a layer, or one in its bodies, is a split; OpenVINO ignores the case of names."""
+    """Return whether a layer, or one in its bodies, is a split. As in OpenVINO, letter case is ignored."""
     return layer.type.casefold() in _NAMES or any(
         is_split_layer(inner) for _, body in layer.bodies for inner in body.layers
     )
 
 
 def is_misspelt(layer: Layer) -> bool:
-    """Return whether only OpenVINO takes a layer for a split: it ignores the case of names."""
+    """Return whether a layer is a split only for OpenVINO, which ignores the case of its type."""
     return layer.type.casefold() in _NAMES and layer.type not in FAMILY["openvino"]

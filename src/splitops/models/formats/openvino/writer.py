@@ -1,4 +1,4 @@
-"""Writes OpenVINO IR: an ``.xml`` that OpenVINO loads, and the ``.bin`` of its constants."""
+"""Write OpenVINO IR: an ``.xml`` that OpenVINO loads, and the ``.bin`` of its constants."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from splitops.errors import ModelError, Where, shown_path
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port, join_names
 
-# Characters that no XML document can hold, escaped or not.
+# Characters that XML does not allow, escaped or not.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write(model: OpenVINOModel, path: str | os.PathLike[str]) -> None:
-    """Write a model as ``path`` and the ``.bin`` beside it, both whole or not at all, the ``.bin`` first.
+    """Write a model atomically to ``path`` and a ``.bin`` of the same name. The ``.bin`` is written first.
 
-    Constants of the same bytes are written once.
+    Constants with equal bytes are written once.
     """
     path = Path(path)
     if path.suffix.lower() != ".xml":
         raise ModelError(f"{shown_path(path)} is not the name of an OpenVINO IR, which ends in .xml")
     with StagedFiles() as files:
         with files.open(path.with_suffix(".bin")) as weights:
-            document = _document(model, weights)
+            document = _serialize(model, weights)
         with files.open(path) as file:
             file.write(document)
 
 
 def to_bytes(model: OpenVINOModel) -> tuple[bytes, bytes]:
-    """Return what :func:`write` puts into the ``.xml`` and the ``.bin``."""
+    """Return the contents of the ``.xml`` and the ``.bin`` that :func:`write` writes."""
     weights = io.BytesIO()
-    document = _document(model, weights)
+    document = _serialize(model, weights)
     return document, weights.getvalue()
 
 
-def _document(model: OpenVINOModel, weights: BinaryIO) -> bytes:
+def _serialize(model: OpenVINOModel, weights: BinaryIO) -> bytes:
     root = Element("net", {"name": model.name, "version": str(model.version)})
     constants = _ConstantWriter(weights)
     _fill_graph(root, model.graph, constants)
@@ -57,7 +57,7 @@ def _document(model: OpenVINOModel, weights: BinaryIO) -> bytes:
 
 
 class _ConstantWriter:
-    """Writes constants one behind the other; equal bytes appear once."""
+    """Writes constants consecutively, and equal bytes only once."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -66,16 +66,16 @@ class _ConstantWriter:
         self._contents: dict[bytes, int] = {}
 
     def write(self, constant: Constant, where: Where) -> int:
-        """Return the offset of the constant's bytes, written now or before."""
+        """Write a constant, unless its bytes were written before, and return their offset."""
         key = constant.weights, constant.offset, constant.size
         if key in self._ranges:
             return self._ranges[key]
-        constant.prove(where)
-        content = constant.content(where)
+        constant.check(where)
+        content = constant.read_bytes(where)
         digest = hashlib.sha256(content).digest()
         offset = self._contents.get(digest)
         if offset is None:
-            # Readers take any offset; a multiple of the element's size lets them map it.
+            # Every offset is valid, but runtimes can map only constants at a multiple of the element's size.
             offset = self._end + -self._end % max(1, constant.element_type.bits // 8)
             self._file.write(bytes(offset - self._end))
             self._file.write(content)
@@ -85,7 +85,7 @@ class _ConstantWriter:
         return offset
 
     def finish(self) -> None:
-        """Write one byte where all constants are empty: OpenVINO takes no constant from an empty file."""
+        """Write one byte if all constants are empty: OpenVINO cannot read constants from an empty file."""
         if self._ranges and self._end == 0:
             self._file.write(b"\0")
 
@@ -95,7 +95,7 @@ def _fill_graph(element: Element, graph: Graph, constants: _ConstantWriter) -> N
         element.set(name, value)
     layers = ElementTree.SubElement(element, "layers")
     for layer in graph.layers:
-        layers.append(_layer(layer, constants))
+        layers.append(_make_layer_element(layer, constants))
     edges = ElementTree.SubElement(element, "edges")
     for source, target in graph.edges:
         ends = {
@@ -108,7 +108,7 @@ def _fill_graph(element: Element, graph: Graph, constants: _ConstantWriter) -> N
     element.extend(copy.deepcopy(child) for child in graph.children)
 
 
-def _layer(layer: Layer, constants: _ConstantWriter) -> Element:
+def _make_layer_element(layer: Layer, constants: _ConstantWriter) -> Element:
     head = {"id": str(layer.id), "name": layer.name, "type": layer.type, "version": layer.version}
     element = Element("layer", head | dict(layer.attributes))
     data = None if layer.data is None else dict(layer.data)
@@ -127,14 +127,14 @@ def _layer(layer: Layer, constants: _ConstantWriter) -> Element:
     element.extend(copy.deepcopy(child) for child in layer.children)
     for tag, ports in (("input", layer.inputs), ("output", layer.outputs)):
         if ports:
-            ElementTree.SubElement(element, tag).extend(map(_port, ports))
+            ElementTree.SubElement(element, tag).extend(map(_make_port_element, ports))
     for tag, body in layer.bodies:
         inner = ElementTree.SubElement(element, tag, {"name": body.name} if body.name else {})
         _fill_graph(inner, body, constants)
     return element
 
 
-def _port(port: Port) -> Element:
+def _make_port_element(port: Port) -> Element:
     element = Element("port", {"id": str(port.id)})
     if port.precision is not None:
         element.set("precision", port.precision)

@@ -23,16 +23,16 @@ import onnx_ir as ir
 
 from splitops.models.formats.walk import (
     FunctionKey,
-    all_graphs,
-    all_nodes,
-    canonical,
+    canonicalise,
     extend,
-    function_key,
-    function_path,
-    functions_of,
-    opset_imports,
-    subgraphs,
-    unread_attributes,
+    get_opset_imports,
+    get_unread_attributes,
+    index_functions,
+    iter_all_graphs,
+    iter_all_nodes,
+    iter_subgraphs,
+    make_function_key,
+    make_function_path,
 )
 from splitops.models.graph.editor import Editor
 from splitops.models.graph.onnx import BY_CHANCE, PLAIN, is_external, read_constant
@@ -76,18 +76,19 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
         >>> sorted(find_conflicting_splits(model))
         [(None, 'a'), (None, 'c')]
     """
-    splits = (node for node in all_nodes(model) if node.op_type == "Split")
+    splits = (node for node in iter_all_nodes(model) if node.op_type == "Split")
     if len({len(node.outputs) for node in splits if equal_as_count or not _has_lengths(node)}) < 2:
         return frozenset()
-    search = _Search(unread_attributes(model), functions_of(model), equal_as_count)
-    search.visit_nodes(model.graph, {}, _Place(None, opset_imports(model.graph, model).get("", 1), object()))
+    search = _Search(get_unread_attributes(model), index_functions(model), equal_as_count)
+    opset = get_opset_imports(model.graph, model).get("", 1)
+    search.visit_nodes(model.graph, {}, _Place(None, opset, object()))
     return frozenset(search.iter_conflicts())
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
     """Yield the splits that :func:`find_conflicting_splits` returns, as matches."""
     keys = find_conflicting_splits(editor.model, equal_as_count=equal_as_count) if not editor.domain else ()
-    for path, graph in all_graphs(editor.model) if keys else ():
+    for path, graph in iter_all_graphs(editor.model) if keys else ():
         for node in graph:
             if node.op_type == "Split" and split_key(path, [value.name for value in node.outputs]) in keys:
                 yield Match(CONFLICTING_SPLITS, node, (node,))
@@ -130,20 +131,20 @@ class _Search:
     def visit_nodes(self, nodes: Iterable[ir.Node], seen: _Seen, place: _Place) -> None:
         """Number the outputs of nodes by their computation, and collect the splits in ``groups``."""
         for node in nodes:
-            operator = node.op_type if canonical(node.domain) == "" else ""
+            operator = node.op_type if canonicalise(node.domain) == "" else ""
             if operator == "Constant":
                 continue  # its value number is its content
             inputs = tuple(
                 None if value is None else _find_value_number(value, seen) for value in node.inputs
             )
-            function = self.functions.get(function_key(node))
+            function = self.functions.get(make_function_key(node))
             results: Iterable[Hashable]
             if function is not None and self.budget > 0:
                 results = self._call(function, inputs, place)
             elif operator == "Identity":
                 results = inputs
             else:
-                for step, graph in subgraphs(node):
+                for step, graph in iter_subgraphs(node):
                     inner = _Place(extend(place.path, step), place.opset, object())
                     self.visit_nodes(graph, ChainMap({}, seen), inner)
                 if operator == "Split":
@@ -156,8 +157,8 @@ class _Search:
         """Visit the body of a function like nodes of the caller, because onnxruntime inlines it first."""
         self.budget -= len(function)
         seen: _Seen = dict(zip(function.inputs, inputs, strict=False))
-        opset = opset_imports(function).get("", 1)
-        self.visit_nodes(function, seen, _Place(function_path(function), opset, place.graph, True))
+        opset = get_opset_imports(function).get("", 1)
+        self.visit_nodes(function, seen, _Place(make_function_path(function), opset, place.graph, True))
         return (_find_value_number(value, seen) for value in function.outputs)
 
     def _split(self, node: ir.Node, inputs: tuple[Hashable, ...], place: _Place) -> None:
@@ -179,7 +180,8 @@ class _Search:
         unequal = node in self.unread or node.op_type in BY_CHANCE
         if unequal or any(item.type not in PLAIN or item.is_ref() for item in stated):
             return object()
-        return canonical(node.domain), node.op_type, frozenset((i.name, i.type, i.value) for i in stated)
+        attributes = frozenset((item.name, item.type, item.value) for item in stated)
+        return canonicalise(node.domain), node.op_type, attributes
 
 
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:

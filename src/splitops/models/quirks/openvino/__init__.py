@@ -11,7 +11,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.formats.walk import all_graphs
+from splitops.models.formats.walk import iter_all_graphs
 from splitops.models.graph.editor import Editor
 from splitops.models.quirks.graph_view import MAY_BE_IDLE, GraphView, get_onnx_name
 from splitops.models.quirks.openvino import (
@@ -55,7 +55,7 @@ def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
 
     With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
     """
-    for _, graph in all_graphs(editor.model):
+    for _, graph in iter_all_graphs(editor.model):
         view = GraphView(graph, editor, equal_as_count=equal_as_count)
         for node in graph:
             for find_in_pass in _FINDERS.get(get_onnx_name(node), ()):
@@ -64,7 +64,7 @@ def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
 
 def may_be_in(model: ir.Model) -> bool:
     """Return whether :func:`find` may find a match, from the operators of a model alone."""
-    return any(map(_may_be_at, (node for _, graph in all_graphs(model) for node in graph)))
+    return any(map(_may_be_at, (node for _, graph in iter_all_graphs(model) for node in graph)))
 
 
 def _may_be_at(node: ir.Node) -> bool:

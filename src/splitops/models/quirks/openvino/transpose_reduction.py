@@ -72,7 +72,7 @@ def _may_be_one(size: Dim) -> bool:
 def may_drop_axes(node: ir.Node) -> bool:
     """Return whether a reduction may drop the axes that it reduces."""
     if type(node) is LayerNode:
-        return (node.layer.attribute("keep_dims") or "").lower() not in ("true", "1")
+        return (node.layer.get_attribute("keep_dims") or "").lower() not in ("true", "1")
     keepdims = node.attributes.get("keepdims")
     return keepdims is not None and (keepdims.is_ref() or not keepdims.value)
 

@@ -28,11 +28,19 @@ from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.models.engines.profile_events import get_event_list, record_event
 from splitops.models.formats.onnx.structure import (
     check_model,
-    functions_of,
-    model_tensors,
-    nodes_inside,
-    opset_imports,
-    subgraphs,
+    index_functions,
+    iter_nested_nodes,
+    iter_subgraphs,
+    iter_tensors,
+    read_opset_imports,
+)
+from splitops.models.formats.onnx.tensors import load_external, read_tensor
+from splitops.models.formats.walk import (
+    FunctionKey,
+    canonicalise,
+    extend,
+    make_function_key,
+    make_function_path,
 )
 from splitops.models.formats.onnx.tensors import load_external, tensor_array
 from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
@@ -79,7 +87,7 @@ class Scope:
 
 def make_model_evaluator(model: ModelProto, where: Where) -> Evaluator:
     """Make the evaluator of a model that :func:`~.structure.check_model` has checked."""
-    return Evaluator(model.graph, opset_imports(model), scope=Scope(where, functions_of(model)))
+    return Evaluator(model.graph, read_opset_imports(model), scope=Scope(where, index_functions(model)))
 
 
 def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
@@ -90,14 +98,14 @@ def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
     model.graph.input.extend(ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name)
     model.graph.output.extend(ValueInfoProto(name=name) for name in node.output if name)
     check_model(model)
-    load_external(model_tensors(model), Where(), None)
+    load_external(iter_tensors(model), Where(), None)
     return make_model_evaluator(model, Where())
 
 
 def iter_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of the values that a node reads, including outer values that its bodies read."""
     yield from filter(None, node.input)
-    for _, graph in subgraphs(node):
+    for _, graph in iter_subgraphs(node):
         made = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
         for inner in graph.node:
             yield from (name for name in iter_reads(inner) if name not in made)
@@ -147,14 +155,14 @@ class Evaluator(ReferenceEvaluator):
         scope: Scope,
     ) -> None:
         self.scope = scope
-        known = opset_imports(proto) if isinstance(proto, FunctionProto) else dict(opsets or {})
+        known = read_opset_imports(proto) if isinstance(proto, FunctionProto) else dict(opsets or {})
         if "" in known:
             known["ai.onnx"] = known[""]
         self.known_opsets = known
         super().__init__(proto, opsets=None if isinstance(proto, FunctionProto) else known)
 
     def _init(self) -> None:
-        initializers = {tensor.name: tensor_array(tensor, self.scope.where) for tensor in self.inits_}
+        initializers = {tensor.name: read_tensor(tensor, self.scope.where) for tensor in self.inits_}
         self.inits_ = []
         self.opsets_ = self.known_opsets
         super()._init()
@@ -179,7 +187,7 @@ class Evaluator(ReferenceEvaluator):
                 "log": _discard_log,
             }
             params = run_params | own
-            domain = canonical(node.domain)
+            domain = canonicalise(node.domain)
             opset = self.known_opsets.get(domain, 1)
             completed = self._call_guarded(node, with_defaults, node, opset, domain)
             made: OpRun = self._call_guarded(node, implementation, completed, params)
@@ -190,7 +198,7 @@ class Evaluator(ReferenceEvaluator):
         return make
 
     def _find_implementation(self, node: NodeProto, input_types: Any) -> Callable[..., OpRun]:
-        domain, name, _ = key = function_key(node)
+        domain, name, _ = key = make_function_key(node)
         if not domain and name in _FAMILY:
             return _FAMILY[name]
         if domain == OPENVINO and node.doc_string:
@@ -234,7 +242,7 @@ class Evaluator(ReferenceEvaluator):
         return make
 
     def _get_function_body(self, node: NodeProto) -> Evaluator:
-        key = function_key(node)
+        key = make_function_key(node)
         function = self.scope.functions[key]
         attributes = {attribute.name: attribute for attribute in node.attribute}
         called = (
@@ -244,7 +252,7 @@ class Evaluator(ReferenceEvaluator):
         if called not in self.scope.bodies:
             if len(self.scope.bodies) >= _MAX_BODIES:
                 raise ModelError(f"functions are called with more than {_MAX_BODIES} sets of attributes")
-            where = replace(self.scope.where, graph=function_path(function))
+            where = replace(self.scope.where, graph=make_function_path(function))
             self.scope.bodies[called] = Evaluator(
                 _bind_function(function, attributes), scope=replace(self.scope, where=where)
             )
@@ -310,8 +318,8 @@ class Evaluator(ReferenceEvaluator):
     def _call_timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a node and record its time, unless it has bodies or is a call: inner nodes are recorded."""
         events = get_event_list()
-        key = function_key(node)
-        outer = key in self.scope.functions or any(True for _ in subgraphs(node))
+        key = make_function_key(node)
+        outer = key in self.scope.functions or any(True for _ in iter_subgraphs(node))
         if events is None or outer:
             return self._call_guarded(node, function, *args, **kwargs)
         with record_event(events, node.op_type, node_label(node)):
@@ -350,7 +358,7 @@ def _bind_function(function: FunctionProto, given: Mapping[str, AttributeProto])
     bound = FunctionProto()
     bound.CopyFrom(function)
     values = defaults | dict(given)
-    for node in nodes_inside(bound.node):
+    for node in iter_nested_nodes(bound.node):
         _bind_attributes(node, values)
     return bound
 

@@ -12,8 +12,8 @@ from onnx import ModelProto
 from splitops.calls.node import read_only
 from splitops.common.untrusted_files import make_location
 from splitops.errors import Where
-from splitops.models.formats.onnx.storage import as_proto, opened
-from splitops.models.formats.onnx.structure import certain_calls, check_model
+from splitops.models.formats.onnx.storage import open_model, to_proto
+from splitops.models.formats.onnx.structure import check_model, count_certain_calls
 from splitops.models.formats.onnx.tensors import load_external
 from splitops.models.running.input_specs import read_onnx_inputs
 from splitops.models.running.inputs import Inputs
@@ -43,7 +43,7 @@ class Model:
         self._inputs = inputs or Inputs([(spec.name, spec) for spec in read_onnx_inputs(proto.graph)])
         self._outputs = outputs or [value.name for value in proto.graph.output]
         self._where = where
-        self._calls = certain_calls(proto) if proto.functions else 0
+        self._calls = count_certain_calls(proto) if proto.functions else 0
         self._evaluator = make_model_evaluator(proto, where)
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
@@ -58,8 +58,8 @@ class Model:
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
     """Read and check a model, without its large external initializers. Returns it with its location."""
     if isinstance(model, str | os.PathLike):
-        return opened(model, weights=False, allow_links=allow_links), make_location(model)
-    proto = as_proto(model)
+        return open_model(model, weights=False, allow_links=allow_links), make_location(model)
+    proto = to_proto(model)
     where = Where(model=proto.graph.name or None)
     # onnx would search the working directory for the data of a Constant.
     load_external(check_model(proto, where), where, None)

@@ -18,7 +18,7 @@ from onnx.reference.op_run import OpRun
 from splitops.calls.node import NodeSplit, read_only
 from splitops.common.documents import MAX_RANK
 from splitops.errors import ModelError, Where
-from splitops.models.formats.openvino.splits import family_schema
+from splitops.models.formats.openvino.splits import get_family_schema
 from splitops.models.ops.element_conversion import convert, is_convertible
 from splitops.models.ops.shapes import gather, normalise_axis
 from splitops.models.running.onnx.control_flow import FunctionCallBase
@@ -47,7 +47,7 @@ class _Split(_Layer):
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         super().__init__(onnx_node, run_params)
-        schema = family_schema(onnx_node.op_type, self.version, self.where)
+        schema = get_family_schema(onnx_node.op_type, self.version, self.where)
         self.split = NodeSplit(schema, self.values, outputs=len(onnx_node.output), where=self.where)
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
