@@ -330,7 +330,7 @@ class Contradiction(NamedTuple):
 
 
 def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return the find_contradiction between the declared and the inferred value, or None if they agree."""
+    """Return the contradiction between the declared and the inferred value, or None if they agree."""
     before, after = found.get_declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence

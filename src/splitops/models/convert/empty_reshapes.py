@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.onnx_adapter import NoAdapterError
-from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import find_shape, find_type
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.split_nodes.ways import get_onnx_types
@@ -39,12 +39,12 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     fillable = get_onnx_types("ConstantOfShape", opset, "T2")
     if kind not in (fillable | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, but opset {opset} cannot create a {kind} tensor: {advice}")
-    builder = OnnxOpBuilder(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     smallest = builder.add(
         "ReduceMin", [builder.add("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
     )
     is_empty = builder.add("Equal", [smallest, builder.add_ints([0])], hint="is_empty")
-    empty = OnnxOpBuilder(opset, names, stem(node))
+    empty = OnnxOpBuilder(opset, names, make_stem(node))
     zeros = empty.add("Equal", [sizes, empty.add_ints([0])], hint="zeros")
     ones = empty.add("Where", [zeros, empty.add_ints([1]), sizes], hint="sizes")
     # Data that are not empty have too many elements together with the filling, so that the Reshape fails.
@@ -59,7 +59,8 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     filled = empty.add("Reshape", [empty.add("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
     begins, axes = empty.add_ints([0] * count), empty.add_ints(range(count))
     result = empty.add("Slice", [filled, begins, sizes, axes], hint="empty")
-    plain = OnnxOpBuilder(opset, names, stem(node))
+    stem = make_stem(node)
+    plain = OnnxOpBuilder(opset, names, stem)
     reshaped = plain.add("Reshape", [data, sizes])
     branches = {
         "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.make_name(f"{stem}_empty")),

@@ -25,7 +25,7 @@ from splitops.models.formats.openvino.model import (
 )
 from splitops.models.formats.openvino.splits import is_split_layer
 from splitops.models.formats.openvino.writer import to_bytes
-from splitops.models.formats.walk import subgraphs
+from splitops.models.formats.walk import iter_subgraphs
 from splitops.models.graph.onnx import BY_CHANCE, find_elements
 from splitops.models.running.onnx.model import Model
 from splitops.spec.elements.types import element_type_of
@@ -76,7 +76,7 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         if large or len(needed) == _MAX_NODES or (current.type in _KNOWN_AT_RUN_TIME and constant is None):
             return None
         needed[current.id] = current
-        stack += [graph.by_id[end.layer] for end in graph.sources(current) if end.layer not in needed]
+        stack += [graph.by_id[end.layer] for end in graph.get_sources(current) if end.layer not in needed]
     if not is_installed("openvino") or any(is_split_layer(one) for one in needed.values()):
         return None
     ends = [Endpoint(layer.id, port.id) for port in layer.outputs]
@@ -101,7 +101,7 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
         kind = element_type_of(array.dtype)
         if kind is None or kind.precision != port.precision:
             return None
-        constants[end] = Constant.of(array, kind)
+        constants[end] = Constant.from_array(array, kind)
     return constants
 
 
@@ -121,7 +121,7 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         elif node is None:
             return []
         elif node not in opened:
-            body = next(subgraphs(node), None)  # it can read values that are not inputs of its node
+            body = next(iter_subgraphs(node), None)  # it can read values that are not inputs of its node
             if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or body:
                 return []
             opened.add(node)

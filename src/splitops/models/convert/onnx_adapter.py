@@ -20,7 +20,7 @@ from splitops.models.convert.onnx_versions import drop_defaults, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
-from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
@@ -286,8 +286,8 @@ def _check_result(model: ModelProto, opset: int) -> None:
         except onnx.checker.ValidationError as error:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
-        version = version_of(node.op_type, opset)
-        if version is None or not version.takes(*_format_types(node, types)):
+        version = find_version(node.op_type, opset)
+        if version is None or not version.can_have_types(*_format_types(node, types)):
             raise NoAdapterError(f"onnx's converter returned {node.op_type}, which rejects these types")
 
 

@@ -26,7 +26,14 @@ from splitops.models.formats.onnx.structure import (
 )
 from splitops.models.formats.onnx.structure import iter_nodes as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
-from splitops.models.formats.walk import AnyGraph, nodes_of, opset_imports, owners_of, stem, unread_attributes
+from splitops.models.formats.walk import (
+    AnyGraph,
+    get_opset_imports,
+    get_unread_attributes,
+    iter_nodes,
+    iter_owners,
+    make_stem,
+)
 from splitops.models.graph.onnx import replace_constant_node
 from splitops.models.graph.onnx_editor import OnnxEditor
 from splitops.models.graph.onnx_sequences import slice_elements
@@ -46,7 +53,7 @@ def convert_opset(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget | None, style: SplitStyle
 ) -> Conversion:
     """Convert ``edited``, a copy of ``model``. Without a target, only rewrite the splits in ``style``."""
-    imported, where = opset_imports(edited.graph, edited).get(""), model.where
+    imported, where = get_opset_imports(edited.graph, edited).get(""), model.where
     opset = None if target is None else target.opset
     name = f"onnx:{imported}" if target is None else str(target)
     if imported is None and not edited.functions:
@@ -114,7 +121,7 @@ def _convert_graphs(
 ) -> tuple[Change, ...]:
     annotate_for(edited, where, style)
     converting = ModelConversion(edited, where, must_differ)
-    for _, owner in owners_of(edited):
+    for _, owner in iter_owners(edited):
         old = owner.opset_imports.get("", imported)
         if old is None:
             continue
@@ -137,12 +144,12 @@ def check_converted(model: ModelProto, where: Where, source: ModelProto | None =
 
 def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     """Return the first error of onnx's checker, or None. ``full`` adds its strict shape inference."""
-    slim = without_weights(model)
+    slim = strip_weights(model)
     if full and any(map(_may_crash, protos_of(slim))):
         _clear_sizes(slim)
     try:
         onnx.checker.check_model(_add_ranks(slim), full_check=False)
-        if full and too_many_inlined(slim) is None:
+        if full and find_inlining_problem(slim) is None:
             onnx.shape_inference.infer_shapes(slim, check_type=True, strict_mode=True)
     except (
         onnx.checker.ValidationError,
@@ -228,7 +235,7 @@ class ModelConversion:
         self.changes: list[Change] = []
         self.split_nodes: set[ir.Node] = set()
         """Splits in the form of the target, and the nodes that were created for them."""
-        self._unread = unread_attributes(model)
+        self._unread = get_unread_attributes(model)
         self._must_differ = must_differ  # splits that must set their lengths
         self._converter = OpsetConverter(self.editor.names)
         self._lowered: dict[ir.Node, str] = {}
@@ -250,7 +257,7 @@ class ModelConversion:
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
         """Replace every SplitToSequence by a Split or Slices, or reject it by ``rule`` if neither works."""
-        splits = [node for _, node in nodes_of(owner) if is_split(node)]
+        splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
             try:
@@ -290,7 +297,7 @@ class ModelConversion:
                 way = get_first_way(split_node, target, style, apart=must_differ)
                 if target.domain and way.lengths is None:
                     _check_lengths(split_node, way)
-                builder = OnnxOpBuilder(opset, self.editor.names, stem(node))
+                builder = OnnxOpBuilder(opset, self.editor.names, make_stem(node))
                 write_split(node, split_node, way, builder)
             except SplitError as error:
                 self.changes.append(Change(where, Status.REJECTED, before, error=error))
@@ -301,7 +308,9 @@ class ModelConversion:
 
     def _replace_constants(self, owner: AnyGraph) -> None:
         """Replace Constant nodes of types that Constant-1 does not have by initializers."""
-        for node in [node for _, node in nodes_of(owner) if node.op_type == "Constant" and node.domain == ""]:
+        for node in [
+            node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
+        ]:
             tensor, graph = ir.convenience.get_const_tensor(node.outputs[0]), node.graph
             if tensor is None or tensor.dtype in _FLOATING:
                 continue
@@ -314,9 +323,11 @@ class ModelConversion:
 
     def _convert_other(self, node: ir.Node, old: int, new: int) -> None:
         """Convert a node that is not a split, and report it if it changed."""
-        before, where = f"{node.op_type}-{since_version(node.op_type, old)}", self.editor.locate(node)
+        before, where = f"{node.op_type}-{find_since_version(node.op_type, old)}", self.editor.locate(node)
         try:
-            if node in self._unread and version != find_since_version(node.op_type, new):
+            if node in self._unread and find_since_version(node.op_type, old) != find_since_version(
+                node.op_type, new
+            ):
                 name = self._unread[node][0].name
                 raise ModelError(
                     f"{before} cannot be converted to opset {new}: onnx-ir does not read {name}", where

@@ -58,7 +58,7 @@ def convert_onnx(
         style = SplitStyle.SAME  # OpenVINO would fuse splits by a number of parts again
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
-    converting.rewrite_splits([node for _, node in nodes_of(edited.graph)], target, opset, style)
+    converting.rewrite_splits([node for _, node in iter_nodes(edited.graph)], target, opset, style)
     _replace_flatten(edited, converting.editor.names, opset)
     changes = tuple(converting.changes)
     if any(change.status is Status.REJECTED for change in changes):
@@ -85,14 +85,16 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
 
 def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
     """Replace each Flatten of axes whose size may be 0, which OpenVINO's frontend converts wrongly."""
-    for node in [node for _, node in nodes_of(model.graph) if node.op_type == "Flatten" and not node.domain]:
+    for node in [
+        node for _, node in iter_nodes(model.graph) if node.op_type == "Flatten" and not node.domain
+    ]:
         data, declared = node.inputs[0], node.attributes.get("axis")
         shape = None if data is None else find_shape(data)
         axis = 1 if declared is None else declared.as_int()
         axis += len(shape) if shape is not None and axis < 0 else 0
         if data is None or shape is None or axis < 2 or all(_is_positive(size) for size in shape[:axis]):
             continue
-        builder = OnnxOpBuilder(opset, names, stem(node))
+        builder = OnnxOpBuilder(opset, names, make_stem(node))
         sizes = [_multiply(builder, data, shape, span) for span in (range(axis), range(axis, len(shape)))]
         inputs, attributes = [data, builder.add("Concat", sizes, {"axis": 0})], {"special_zero": 0}
         rows = builder.add("Reshape", inputs, attributes)

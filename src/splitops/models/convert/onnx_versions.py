@@ -18,7 +18,7 @@ def is_unchanged(
     new: int,
 ) -> bool:
     """Return whether a node means the same at both opsets; types are strings such as ``"tensor(float)"``."""
-    before, after = version_of(node.op_type, old), version_of(node.op_type, new)
+    before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if before is None or after is None:
         return False
     if before.since == after.since:
@@ -26,7 +26,7 @@ def is_unchanged(
     older, newer = sorted((before, after), key=lambda version: version.since)
     if after.deprecated or _has_changed_meaning(node, older.since, newer.since):
         return False
-    return _have_same_attributes(node, before, after, older, newer) and after.takes(inputs, outputs)
+    return _have_same_attributes(node, before, after, older, newer) and after.can_have_types(inputs, outputs)
 
 
 def _have_same_attributes(
@@ -60,7 +60,7 @@ def _is_default(attribute: AttributeProto, declared: SchemaAttribute) -> bool:
 
 def drop_defaults(node: NodeProto, opset: int, target: int) -> None:
     """Remove attributes that are set to their default and that the version at ``target`` does not have."""
-    before, after = version_of(node.op_type, opset), version_of(node.op_type, target)
+    before, after = find_version(node.op_type, opset), find_version(node.op_type, target)
     if before is None or after is None:
         return
     kept = [

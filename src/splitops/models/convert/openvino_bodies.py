@@ -225,8 +225,8 @@ class _Loop:
 
     def _infer_count(self, value: ir.Value, slicing: Slicing) -> int | None:
         shape = _get_tensor(value).shape
-        size = None if shape is None else shape[axis_of(slicing.axis, len(shape), self.where)]
-        return slicing.parts(size, self.where) if isinstance(size, int) else None
+        size = None if shape is None else shape[normalise_axis(slicing.axis, len(shape), self.where)]
+        return slicing.count_parts(size, self.where) if isinstance(size, int) else None
 
     def _make_count(self, value: ir.Value, slicing: Slicing) -> ir.Value:
         """Return the number of parts of a sliced value, as a value of shape [1]."""
@@ -243,7 +243,7 @@ class _Loop:
     def _get_axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return axis_of(slicing.axis, get_rank(self.builder, self.layer, value), self.where)
+        return normalise_axis(slicing.axis, get_rank(self.builder, self.layer, value), self.where)
 
     def _take_part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
@@ -272,7 +272,7 @@ class _Loop:
 
     def _make_counter(self, builder: LayerOpBuilder, parameter: Layer) -> ir.Value:
         """Return the iteration number with the element type and rank of a Parameter."""
-        kind, shape = parameter.element_type(self.where), parameter.shape(self.where) or ()
+        kind, shape = parameter.read_element_type(self.where), parameter.read_shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
                 f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}", self.where
@@ -285,8 +285,8 @@ class _Loop:
     def _infer_carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
         """Return the type and shape of a Parameter in all iterations, which must fit the initial value."""
         first = _get_tensor(initial)
-        kind = first.type if parameter.takes_any_type else parameter.element_type(self.where)
-        declared = AbstractTensor(kind, parameter.shape(self.where))
+        kind = first.type if parameter.has_dynamic_type else parameter.read_element_type(self.where)
+        declared = AbstractTensor(kind, parameter.read_shape(self.where))
         if kind is not first.type or not may_be(first.shape, declared.shape):
             raise ModelError(f"{parameter} declares {declared}, but the first value is {first}", self.where)
         return declared

@@ -141,7 +141,7 @@ class _ModelWriter:
         assert target.opset is not None
         self.source_nodes = source_nodes
         """The source, with its layers as nodes."""
-        pairs = zip(source.graphs(), all_graphs(source_nodes), strict=True)
+        pairs = zip(source.iter_graphs(), iter_all_graphs(source_nodes), strict=True)
         self.source_graphs = {
             id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
         }
@@ -168,7 +168,7 @@ class _ModelWriter:
 
     def to_proto(self) -> ModelProto:
         """Return the ONNX model, with the IR version that it needs."""
-        self.model.ir_version = max(self.model.ir_version, min_ir_version(self.model))
+        self.model.ir_version = max(self.model.ir_version, compute_min_ir_version(self.model))
         return ir.serde.to_proto(self.model)
 
     def find_source_nodes(self, keys: frozenset[SplitKey]) -> frozenset[ir.Node]:
@@ -177,14 +177,14 @@ class _ModelWriter:
 
     def write(self, source: OpenVINOModel, where: Where) -> None:
         """Write all layers in topological order, and remove the nodes that no output needs."""
-        inputs = dict(zip((layer.id for layer in source.inputs), input_names(source), strict=True))
-        outputs = dict(zip((layer.id for layer in source.outputs), output_names(source), strict=True))
+        inputs = dict(zip((layer.id for layer in source.inputs), make_input_names(source), strict=True))
+        outputs = dict(zip((layer.id for layer in source.outputs), make_output_names(source), strict=True))
         if self.for_evaluator:  # names of inputs may repeat
             inputs = {id_: f"input{at}" for at, id_ in enumerate(inputs)}
             outputs = {id_: f"output{at}" for at, id_ in enumerate(outputs)}
         # Inputs and outputs keep their names, even if layers between them have the same ones.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
-            self.names.fresh(name)
+            self.names.make_name(name)
         self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
         RemoveUnusedNodesPass()(self.model)  # and constants that were only read to write other nodes
         for graph in self.model.graphs():
@@ -250,7 +250,7 @@ class _GraphWriter:
         nodes = self.writer.source_graphs[id(source)]
         parameters: dict[ir.Value, AbstractValue] = {}
         for node in nodes:
-            value = get_abstract_value(given[layer_of(node).id]) if layer_of(node).id in given else None
+            value = get_abstract_value(given[get_layer(node).id]) if get_layer(node).id in given else None
             if isinstance(value, AbstractTensor):
                 parameters[node.outputs[0]] = value
         self.known = (
@@ -273,7 +273,7 @@ class _GraphWriter:
                     (result,) = self._get_sources(node)
                     results[layer.id] = self._write_result(result, outputs[layer.id]) if outputs else result
                 elif layer.constant is not None:
-                    kind, array = layer.constant.element_type, layer.constant.array(where)
+                    kind, array = layer.constant.element_type, layer.constant.read_array(where)
                     self._write_constant(node.outputs[0], kind, array, where)
                 elif is_split(node):
                     self._write_split(node, where)
@@ -294,9 +294,9 @@ class _GraphWriter:
     # Parameter, Const, Result
 
     def _write_parameter(self, layer: Layer, name: str, where: Where) -> ir.Value:
-        any_type = self.writer.for_evaluator and layer.takes_any_type
-        kind = None if any_type else layer.element_type(where)
-        return self.add_input(name, AbstractTensor(kind, layer.shape(where)), where)
+        any_type = self.writer.for_evaluator and layer.has_dynamic_type
+        kind = None if any_type else layer.read_element_type(where)
+        return self.add_input(name, AbstractTensor(kind, layer.read_shape(where)), where)
 
     def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
         """Add an input to the graph. Names of inputs of the model are reserved already."""
@@ -335,7 +335,7 @@ class _GraphWriter:
             tensor: Any = ir.StringTensor(strings, shape=ir.Shape(array.shape))
         else:
             tensor = ir.Tensor(np.array(array), dtype=kind.dtype)
-        self.values[port] = add_initializer(self.graph, tensor, self.names.fresh(port.name or ""))
+        self.values[port] = add_initializer(self.graph, tensor, self.names.make_name(port.name or ""))
         if element_type.onnx_number is None:
             annotate(self.values[port], AbstractTensor(element_type, array.shape))
 
@@ -387,7 +387,7 @@ class _GraphWriter:
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.make_name(read.name or ""))
             self.graph.append(node)
-            parts = write_split(node, split_node, way, OnnxOpBuilder(self.opset, self.names, stem(node)))
+            parts = write_split(node, split_node, way, OnnxOpBuilder(self.opset, self.names, make_stem(node)))
         except SplitError as error:
             self._reject(read, before, where, error)
             return
@@ -402,7 +402,7 @@ class _GraphWriter:
         layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
-            attributes["destination_type"] = layer.attribute("destination_type") or ""
+            attributes["destination_type"] = layer.get_attribute("destination_type") or ""
             kind = find_type(sources[0])
             if kind is not None and kind.storage:  # an array of its codes does not imply it
                 attributes["source_type"] = kind.openvino or ""
@@ -432,7 +432,7 @@ class _GraphWriter:
             array = fold_value(value, self.opset, where)
             if array is None:
                 return value
-            name = self.names.fresh(value.name or "folded")
+            name = self.names.make_name(value.name or "folded")
             self.folded[value] = add_initializer(self.graph, ir.Tensor(array), name)
         return self.folded[value]
 
@@ -449,7 +449,10 @@ class _GraphWriter:
             self._write_for_evaluator(node, where)
             return
         try:
-            if layer.type in BODIES_SINCE and (operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]:
+            if (
+                layer.type in BODIES_SINCE
+                and (parse_operation_set(layer.version) or 0) >= BODIES_SINCE[layer.type]
+            ):
                 results = write_bodies(node, self._get_sources(node), self, where)
             else:
                 results = self._convert_layer(node, where)
@@ -460,7 +463,7 @@ class _GraphWriter:
             for port in node.outputs:
                 constant = constants.get(Endpoint(layer.id, get_port(port).id))
                 if constant is not None:
-                    self._write_constant(port, constant.element_type, constant.array(where), where)
+                    self._write_constant(port, constant.element_type, constant.read_array(where), where)
             return
         for port, value in zip(node.outputs, results, strict=True):
             if value is None:
@@ -496,7 +499,7 @@ class _GraphWriter:
         for port, value in zip(node.outputs, results, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))
-                value.name = self.names.fresh(port.name or "")
+                value.name = self.names.make_name(port.name or "")
         return self.place(builder, results, where)
 
     # Methods for layers with bodies
@@ -523,7 +526,7 @@ class _GraphWriter:
         for node in builder.nodes:
             self.graph.append(node)
         for node in nodes:
-            if next(subgraphs(node), None) is None:
+            if next(iter_subgraphs(node), None) is None:
                 self.writer.converter.convert_node(node, builder.opset, self.opset, where)
             else:
                 self._check_types(node, where)
@@ -537,7 +540,7 @@ class _GraphWriter:
 
     def _check_types(self, node: ir.Node, where: Where) -> None:
         """Check that a node with subgraphs accepts the types of its values at the target opset."""
-        version = version_of(node.op_type, self.opset)
+        version = find_version(node.op_type, self.opset)
         inputs, outputs = (
             [
                 None if value is None or (kind := find_type(value)) is None else kind.onnx_tensor
@@ -545,7 +548,7 @@ class _GraphWriter:
             ]
             for values in (node.inputs, node.outputs)
         )
-        if version is None or not version.takes(inputs, outputs):
+        if version is None or not version.can_have_types(inputs, outputs):
             raise ModelError(f"{node.op_type} of opset {self.opset} does not accept these types", where)
 
 
@@ -559,8 +562,8 @@ def _is_evaluated(layer: Layer) -> bool:
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
     """Check that the value of a Parameter of a body has its element type."""
     kind = find_type(value)
-    if kind is not None and not parameter.takes_any_type and kind is not parameter.element_type(where):
-        declared = parameter.attribute("element_type")
+    if kind is not None and not parameter.has_dynamic_type and kind is not parameter.read_element_type(where):
+        declared = parameter.get_attribute("element_type")
         raise ModelError(f"the body declares {declared}, but receives {kind}", where)
 
 

@@ -18,8 +18,8 @@ from splitops.errors import ModelError, Where
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
-from splitops.models.formats.onnx.schemas import since_version, version_of
-from splitops.models.formats.walk import FreshNames, stem
+from splitops.models.formats.onnx.schemas import find_since_version, find_version
+from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import find_shape, get_abstract_value, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.sizes.dims import Range
@@ -52,7 +52,7 @@ class OpsetConverter:
 
     def convert_node(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
         """Convert a node and return the operators that replace it, or None if the node is kept."""
-        before = since_version(node.op_type, old)
+        before = find_since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)
         try:
@@ -69,7 +69,7 @@ class OpsetConverter:
             ) from error
 
     def _convert_version(self, node: ir.Node, old: int, new: int, bodies: int) -> Sequence[str] | None:
-        before, after = since_version(node.op_type, old), since_version(node.op_type, new)
+        before, after = find_since_version(node.op_type, old), find_since_version(node.op_type, new)
         assert before is not None  # convert_node has checked it, and bodies are valid
         if before == after:
             return None
@@ -81,7 +81,7 @@ class OpsetConverter:
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
         if _is_empty_reduction(node, new):
-            builder = OnnxOpBuilder(new, self._names, stem(node))
+            builder = OnnxOpBuilder(new, self._names, make_stem(node))
             builder.replace(node, [builder.add("Identity", [node.inputs[0]])])
             return ["Identity"]
         _set_changed_defaults(node, old, new)
@@ -157,7 +157,7 @@ _IDENTITY_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "Re
 
 def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
     """Remove ``noop_with_empty_axes`` if axes are set, and return whether the node is an Identity."""
-    noop, version = node.attributes.get("noop_with_empty_axes"), version_of(node.op_type, opset)
+    noop, version = node.attributes.get("noop_with_empty_axes"), find_version(node.op_type, opset)
     if noop is None or noop.is_ref() or not noop.as_int():
         return False
     if version is None or "noop_with_empty_axes" in version.attributes:
@@ -187,7 +187,7 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
 
 def _set_changed_defaults(node: ir.Node, old: int, new: int) -> None:
     """Set the attributes that a node leaves to a default, if the default differs at the other opset."""
-    before, after = version_of(node.op_type, old), version_of(node.op_type, new)
+    before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
         return
     if 1 not in (before.since, after.since):
@@ -239,7 +239,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
     """Write ``start`` and ``end`` of a Shape, which exist from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
-    builder = OnnxOpBuilder(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     shape = builder.add("Shape", [node.inputs[0]])
     builder.replace(node, [builder.slice_axis(shape, 0, begin, end)])
     return ["Shape", "Slice"]
@@ -258,7 +258,7 @@ def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str]
         return [node.op_type]
     order = list(range(len(shape)))
     order[axis], order[last] = last, axis
-    builder = OnnxOpBuilder(opset, names, stem(node))
+    builder = OnnxOpBuilder(opset, names, make_stem(node))
     transposed = builder.add("Transpose", [data], {"perm": order})
     softmax = builder.add(node.op_type, [transposed], {"axis": last})
     builder.replace(node, [builder.add("Transpose", [softmax], {"perm": order})])

@@ -29,12 +29,12 @@ _CLEARED: Final = "splitops.cleared"
 
 def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
     """Reduce the declared shapes of all values that depend on a split to their rank."""
-    functions = functions_of(model)
+    functions = index_functions(model)
     dependents: set[ir.Value] = set(node.outputs)
     count = 0
     while len(dependents) > count:  # repeat until nothing is added: a loop reads its own outputs
         count = len(dependents)
-        for _, owner in owners_of(model):
+        for _, owner in iter_owners(model):
             _grow(owner, dependents, functions)
     for value in dependents:
         _clear_sizes(value)
@@ -45,11 +45,11 @@ def _grow(graph: AnyGraph, dependents: set[ir.Value], functions: Mapping[Functio
     found = False
     for node in graph:
         reached = any(value in dependents for value in node.inputs)
-        function = functions.get(function_key(node)) if functions else None
+        function = functions.get(make_function_key(node)) if functions else None
         if function is not None:
             dependents.update(function.inputs if reached else ())
             reached |= any(value in dependents for value in function.outputs)
-        for _, inner in subgraphs(node) if node.attributes.data else ():
+        for _, inner in iter_subgraphs(node) if node.attributes.data else ():
             dependents.update(inner.inputs if reached else ())
             dependents.update(_list_parameters(inner) if reached else ())
             reached |= _grow(inner, dependents, functions)

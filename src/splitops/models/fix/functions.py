@@ -77,6 +77,6 @@ def _convert(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> 
     converting = ModelConversion(edited, model.where)
     for path, owner in iter_owners(edited):
         if path in paths:
-            converting.convert_graph(owner, opset_imports(owner)[""], opset, SplitStyle.SAME)
+            converting.convert_graph(owner, get_opset_imports(owner)[""], opset, SplitStyle.SAME)
             owner.opset_imports[""] = opset
     return converting.changes

@@ -115,7 +115,7 @@ def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, 
     value = split_node.node.inputs[index]
     producer = value.producer()
     if type(producer) is LayerNode and producer.layer.constant is not None:
-        array: Any = producer.layer.constant.array(producer.layer.where)
+        array: Any = producer.layer.constant.read_array(producer.layer.where)
     else:
         array = find_elements(value)
     return None if array is None else tuple(array.reshape(-1).tolist())

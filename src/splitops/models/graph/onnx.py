@@ -14,7 +14,7 @@ from splitops.models.formats.onnx.graphs import TYPE
 from splitops.models.formats.onnx.tensors import is_marked, read_tensor
 from splitops.models.formats.onnx.types import from_type
 from splitops.models.formats.openvino.nodes import LayerNode, PortValue
-from splitops.models.formats.walk import canonical
+from splitops.models.formats.walk import canonicalise
 from splitops.spec.elements.types import ElementType, element_type_of, from_onnx
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 from splitops.splitting.binding import Fact

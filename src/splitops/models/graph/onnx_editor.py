@@ -53,8 +53,8 @@ def is_operator(node: ir.Node, *names: str) -> bool:
 
 def _has_valid_signature(node: ir.Node, opset: int) -> bool:
     """Return whether a node has valid numbers of inputs and outputs and valid attribute types."""
-    version = version_of(node.op_type, opset)
-    if version is None or not version.inputs.has(len(node.inputs)):
+    version = find_version(node.op_type, opset)
+    if version is None or not version.inputs.can_have(len(node.inputs)):
         return False
     kinds = {name: attribute.kind for name, attribute in version.attributes.items()}
     return version.outputs.can_have(len(node.outputs)) and all(
@@ -73,11 +73,13 @@ class OnnxEditor(Editor):
         super().__init__(model, where)
 
     def _iter_graphs(self) -> Iterator[tuple[GraphScope, Any]]:
-        imported = opset_imports(self.model.graph, self.model).get("", 0)
-        for start, owner in owners_of(self.model):
-            for path, graph in graphs_of(owner, start):
+        imported = get_opset_imports(self.model.graph, self.model).get("", 0)
+        for start, owner in iter_owners(self.model):
+            for path, graph in iter_graphs(owner, start):
                 yield (
-                    GraphScope(path, opset_imports(owner).get("", imported), in_function=start is not None),
+                    GraphScope(
+                        path, get_opset_imports(owner).get("", imported), in_function=start is not None
+                    ),
                     graph,
                 )
 
@@ -202,7 +204,7 @@ class OnnxEditor(Editor):
             made = self.add_constant_node(tensor, before)
             made.name = name or made.name
             return made
-        value = add_initializer(self.model.graph, tensor, name or self.names.fresh("splitops_constant"))
+        value = add_initializer(self.model.graph, tensor, name or self.names.make_name("splitops_constant"))
         if key is not None:
             self._constants[key] = value
         return value
@@ -252,7 +254,7 @@ class _OpBuilder(OnnxOpBuilder):
     """Inserts nodes before a node of an edited model."""
 
     def __init__(self, editor: OnnxEditor, before: ir.Node) -> None:
-        super().__init__(editor.get_opset(before), editor.names, stem(before))
+        super().__init__(editor.get_opset(before), editor.names, make_stem(before))
         self._editor = editor
         self._before = before
 

@@ -246,7 +246,7 @@ class OnnxOpBuilder(OpBuilder):
         hint = hint or operator.lower()
         values = [ir.Value(name=self.make_name(hint)) for _ in range(outputs)]
         made = make_attributes(attributes or {})
-        name = self._names.fresh(f"{self._base}/{operator}")
+        name = self._names.make_name(f"{self._base}/{operator}")
         self.append_node(ir.Node("", operator, inputs, made, outputs=values, name=name))
         return values
 

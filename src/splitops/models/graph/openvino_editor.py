@@ -15,9 +15,9 @@ from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.builder import make_const, make_layer, make_port
 from splitops.models.formats.openvino.constants import Constant
 from splitops.models.formats.openvino.model import Layer, Port
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, layer_of, port_of, set_layer
-from splitops.models.formats.openvino.splits import operation_set
-from splitops.models.formats.walk import AnyGraph, all_graphs
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, get_layer, get_port, set_layer
+from splitops.models.formats.openvino.splits import parse_operation_set
+from splitops.models.formats.walk import AnyGraph, iter_all_graphs
 from splitops.models.graph.editor import Editor, GraphScope, Role, get_roles
 from splitops.models.graph.onnx import annotate, find_type
 from splitops.models.graph.op_builder import OpBuilder
@@ -53,9 +53,9 @@ class OpenVINOEditor(Editor):
         super().__init__(model, where)
 
     def _iter_graphs(self) -> Iterator[tuple[GraphScope, AnyGraph]]:
-        graphs = list(all_graphs(self.model))
+        graphs = list(iter_all_graphs(self.model))
         # A runtime that reads the model supports the newest operation set of its layers and all older ones.
-        sets = (operation_set(layer_of(node).version) or 1 for _, graph in graphs for node in graph)
+        sets = (parse_operation_set(get_layer(node).version) or 1 for _, graph in graphs for node in graph)
         opset = max(sets, default=1)
         for path, graph in graphs:
             self._next[graph] = max((get_layer(node).id for node in graph), default=-1) + 1
@@ -72,7 +72,7 @@ class OpenVINOEditor(Editor):
 
     def read_attribute(self, node: ir.Node, name: str) -> Any:
         """Return an attribute of a layer as integers or a bool if it is one, else as text; None if absent."""
-        text = layer_of(node).attribute(name)
+        text = get_layer(node).get_attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
         if not all(
             word.removeprefix("-").isdecimal() and word.isascii() and len(word) < 20 for word in words
@@ -82,7 +82,7 @@ class OpenVINOEditor(Editor):
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
         """Return the spelling of the operator of a layer and its attributes, or None if it is unknown."""
-        layer = layer_of(node)
+        layer = get_layer(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
 
@@ -109,7 +109,7 @@ class OpenVINOEditor(Editor):
         if constant is None or producer is None or constant.size > limit * 8:
             return None
         try:
-            return constant.array(self.locate(producer)), constant.element_type
+            return constant.read_array(self.locate(producer)), constant.element_type
         except SplitError:
             return None
 
@@ -126,11 +126,11 @@ class OpenVINOEditor(Editor):
             parts = [Constant(kind, part, weights, start + offset, size) for part, offset, size in found]
         else:
             try:
-                array = constant.array(self.locate(producer))
+                array = constant.read_array(self.locate(producer))
             except SplitError:
                 return None
-            parts = [Constant.of(piece, kind) for piece in split_array(array, axis, sizes)]
-        layer = layer_of(producer)
+            parts = [Constant.from_array(piece, kind) for piece in split_array(array, axis, sizes)]
+        layer = get_layer(producer)
         return [
             self._make_const(part, f"{layer.name}.{index}", producer.graph).outputs[0]
             for index, part in enumerate(parts)
@@ -159,24 +159,24 @@ class OpenVINOEditor(Editor):
         """Return a constant that replaces ``old``, with its tensor names."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
-        return self.add_constant(array, element_type, name or "", before, port_of(old).names)
+        return self.add_constant(array, element_type, name or "", before, get_port(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
         """Replace values by new ones. The layers of the new values take over the ports of the old ones."""
         super().transfer_values(values)
         replaced: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():
-            replaced.setdefault(new.producer(), {})[port_of(new).id] = port_of(old)
+            replaced.setdefault(new.producer(), {})[get_port(new).id] = get_port(old)
         for node, ports in replaced.items():
             assert node is not None
-            layer = layer_of(node)
+            layer = get_layer(node)
             outputs = tuple(replace(ports.get(port.id, port), id=port.id) for port in layer.outputs)
             set_layer(node, replace(layer, outputs=outputs))
 
     def name_like(self, made: ir.Node, node: ir.Node) -> None:
         """Name a layer like the layer that it replaces, and copy its runtime information."""
-        old = layer_of(node)
-        set_layer(made, replace(layer_of(made), name=old.name, children=old.children))
+        old = get_layer(node)
+        set_layer(made, replace(get_layer(made), name=old.name, children=old.children))
         super().name_like(made, node)
 
     def make_id(self, graph: AnyGraph | None) -> int:
@@ -200,7 +200,7 @@ class OpenVINOEditor(Editor):
         names: tuple[str, ...] = (),
     ) -> ir.Value:
         """Insert a Const with the layer name ``name`` and tensor names ``names`` before another layer."""
-        node = self._make_const(Constant.of(array, element_type), name, before.graph, names)
+        node = self._make_const(Constant.from_array(array, element_type), name, before.graph, names)
         value = self.insert(before, node)[0]
         if array.ndim <= 1 and element_type.integer:
             annotate(value, AbstractTensor(element_type, array.shape, array))
@@ -243,8 +243,8 @@ class OpenVINOOpBuilder(OpBuilder):
         self, operator: str, version: str, inputs: list[ir.Value], data: Mapping[str, Any], outputs: int
     ) -> list[ir.Value]:
         """Add a layer whose outputs have the element type of the first input."""
-        sources = [port_of(value) for value in inputs]
-        name = self._editor.names.fresh(f"{self._before.name}/{operator}")
+        sources = [get_port(value) for value in inputs]
+        name = self._editor.names.make_name(f"{self._before.name}/{operator}")
         empty = Layer(self._editor.make_id(self._before.graph), name, operator, version)
         layer = make_layer(empty, sources, [Port(0, sources[0].precision)] * outputs, data)
         node = LayerNode(layer, inputs, [f"{name}:{port.id}" for port in layer.outputs])
@@ -279,7 +279,7 @@ class OpenVINOOpBuilder(OpBuilder):
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Add a layer with one output like ``node``, with other inputs, shape and some other attributes."""
-        layer, read = layer_of(node), [value for value in inputs if value is not None]
+        layer, read = get_layer(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add_layer(layer.type, version, read, data, 1)
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]

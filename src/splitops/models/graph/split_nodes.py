@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from splitops.errors import NOWHERE, ModelError, SplitError, Where
 from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
-from splitops.models.formats.openvino.splits import family_schema, split_attributes
-from splitops.models.formats.walk import canonical, has_defaults, label, located_nodes
+from splitops.models.formats.openvino.splits import get_family_schema, read_split_attributes
+from splitops.models.formats.walk import canonicalise, has_defaults, iter_located_nodes, label
 from splitops.models.graph.onnx import is_constant, make_fact
 from splitops.models.graph.onnx_functions import Attributes, read_number, resolve_attributes
 from splitops.models.split_nodes import Origin, SplitNode

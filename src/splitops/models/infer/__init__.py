@@ -152,7 +152,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         results = zip(get_source(nodes).outputs, get_output_values(nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
-                rows.append(InferredValue(None, name, layer.inputs[0].declared, result.values[value]))
+                rows.append(InferredValue(None, name, layer.inputs[0].declared_tensor, result.values[value]))
         inferred = layers.declare_shapes(checked.nodes, result.values)
     return InferredModel(inferred, tuple(rows), tuple(split_nodes))
 

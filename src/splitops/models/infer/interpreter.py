@@ -160,13 +160,13 @@ class ShapeInterpreter:
         """Infer the main graph, then every function that it does not call."""
         # Nested calls and loops can take exponential time. When the budget is used up, a graph is visited
         # only if it has not been visited yet.
-        self.budget = 20_000 + 16 * sum(1 for _ in all_nodes(self.model))
-        scope = _Frame(self.where, opset_imports(self.model.graph, self.model))
+        self.budget = 20_000 + 16 * sum(1 for _ in iter_all_nodes(self.model))
+        scope = _Frame(self.where, get_opset_imports(self.model.graph, self.model))
         for value in self.model.graph.inputs:
             self._set(scope, value, self.given.get(value))
         self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
-            if function_path(function) not in self.walked:
+            if make_function_path(function) not in self.walked:
                 self._infer_function(
                     function, [None] * len(function.inputs), make_references(function), scope, True
                 )
@@ -214,7 +214,7 @@ class ShapeInterpreter:
     def _infer_node(self, scope: _Frame, node: ir.Node) -> _Values:
         if type(node) is LayerNode:
             return self._infer_layer(scope, node)
-        domain = canonical(node.domain)
+        domain = canonicalise(node.domain)
         inputs = [scope.get(value) for value in node.inputs]
         count = len(node.outputs)
         function = self.functions.get(make_function_key(node)) if self.functions else None
@@ -224,7 +224,7 @@ class ShapeInterpreter:
             rule = _RULES.get(node.op_type)
             if rule is not None:
                 return _pad(rule(self, scope, node, inputs), count)
-        for step, graph in subgraphs(node) if node.attributes.data else ():
+        for step, graph in iter_subgraphs(node) if node.attributes.data else ():
             self._infer_body(scope, step, graph, [None] * len(graph.inputs))
         attributes = resolve_attributes(node, scope.attributes)
         return self.inference.infer_outputs(node, attributes, scope.opsets, inputs)
@@ -238,7 +238,7 @@ class ShapeInterpreter:
         inputs: list[AbstractValue] = [scope.get(value) for value in node.inputs]
         if kind in FAMILY[DOMAIN]:
             return [found or NOTHING for found in self._infer_split(scope, node, inputs)]
-        for step, graph in subgraphs(node) if node.attributes.data else ():
+        for step, graph in iter_subgraphs(node) if node.attributes.data else ():
             self._infer_body(scope, step, graph, ())
         return infer_layer(node.layer, _to_tensors(inputs))
 
@@ -335,13 +335,13 @@ class ShapeInterpreter:
         return True
 
     def _infer_if(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        branches = [self._infer_body(scope, step, graph, []) for step, graph in subgraphs(node)]
+        branches = [self._infer_body(scope, step, graph, []) for step, graph in iter_subgraphs(node)]
         if len(branches) != 2 or len(branches[0]) != len(branches[1]):
             return []
         return [join(left, right) for left, right in zip(*branches, strict=True)]
 
     def _infer_loop(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         if len(graphs) != 1 or len(inputs) < 2:
             return []
         step, graph = graphs[0]
@@ -366,10 +366,10 @@ class ShapeInterpreter:
         limit = max(0, limit)
         starts = node.inputs[1] is None or find_scalar(inputs[1]) == 1
         continues = bool(outputs) and find_scalar(outputs[0]) == 1
-        return limit if starts and continues else dimension(0, limit)
+        return limit if starts and continues else make_dim(0, limit)
 
     def _infer_scan(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         attributes = node.attributes
         if len(graphs) != 1 or "num_scan_inputs" not in attributes:
             return []
@@ -399,7 +399,7 @@ class ShapeInterpreter:
 
     def _infer_sequence_map(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
         """Infer the body for any element, and return sequences of its outputs."""
-        graphs = list(subgraphs(node))
+        graphs = list(iter_subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
         elements = [
@@ -456,7 +456,7 @@ class ShapeInterpreter:
         if not self._may_enter(path):
             return [None] * len(function.outputs)
         where = replace(self.where, graph=path)
-        scope = _Frame(where, opset_imports(function), None, attributes, conditional, function=True)
+        scope = _Frame(where, get_opset_imports(function), None, attributes, conditional, function=True)
         for value, known in zip(function.inputs, _pad(inputs, len(function.inputs)), strict=True):
             self._set(scope, value, known)
         self.depth += 1

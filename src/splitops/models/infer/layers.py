@@ -42,7 +42,7 @@ def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
 
 def infer_layer(layer: Layer, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor]:
     """Infer the outputs of a layer from its inputs and from the types and shapes in the file."""
-    ports = [port.declared for port in layer.outputs]
+    ports = [port.declared_tensor for port in layer.outputs]
     known = find_layer_spelling(layer.type, layer.version)
     if known is None:
         return ports
@@ -126,7 +126,7 @@ def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) ->
 
 def declare_ports(node: ir.Node, values: Mapping[ir.Value, AbstractValue]) -> None:
     """Set the inferred types and dimensions of the ports of a layer."""
-    layer = layer_of(node)
+    layer = get_layer(node)
     inputs = tuple([_declare_port(*pair, values) for pair in zip(layer.inputs, node.inputs, strict=True)])
     outputs = tuple([_declare_port(*pair, values) for pair in zip(layer.outputs, node.outputs, strict=True)])
     if (inputs, outputs) != (layer.inputs, layer.outputs):

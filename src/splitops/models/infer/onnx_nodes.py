@@ -161,7 +161,7 @@ def _infer_by_onnx(
         return [None] * len(node.output)
     types = _infer_types(version.schema, node, inputs)
     inferred: list[AbstractValue] = [None] * len(node.output)
-    if version.fits(node):
+    if version.is_safe_to_infer(node):
         if node.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
             # onnx's inference assumes 0 for an absent attribute, but the default is 1
             node.attribute.append(helper.make_attribute("onesided", version.attributes["onesided"].default))

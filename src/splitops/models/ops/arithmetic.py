@@ -82,7 +82,7 @@ def divide(operands: Operands, left: Any, right: Any) -> Any:
 def _adapt_layer(
     operator: str, writer: NodeWriter, layer: Layer, operands: dict[str, Any]
 ) -> dict[str, Any] | ir.Value:
-    sources, mode = operands["values"], layer.attribute("auto_broadcast")
+    sources, mode = operands["values"], layer.get_attribute("auto_broadcast")
     require(mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":

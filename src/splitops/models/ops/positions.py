@@ -96,7 +96,7 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
     if condition.is_complete:
         count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
     else:
-        count = dimension(0, _find_bound(size, condition.shape[0] if condition.shape else None))
+        count = make_dim(0, _find_bound(size, condition.shape[0] if condition.shape else None))
 
     def take() -> Value:
         chosen = operands.get_elements() if axis is not None else operands.get_elements().reshape(-1)
@@ -115,7 +115,7 @@ def _infer_non_zero(operands: Operands) -> AbstractTensor:
     if operands.get_tensor().is_complete:
         rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
         return AbstractTensor(kind, tuple(rows.shape), rows)
-    return AbstractTensor(kind, (max(1, len(shape)), dimension(0, _find_bound(to_size(multiply(shape))))))
+    return AbstractTensor(kind, (max(1, len(shape)), make_dim(0, _find_bound(to_size(multiply(shape))))))
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
@@ -127,7 +127,7 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
     if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
     else:
-        count = dimension(min(1, size if isinstance(size, int) else size.lo), _find_bound(size))
+        count = make_dim(min(1, size if isinstance(size, int) else size.lo), _find_bound(size))
     unique = (count,) if axis is None else _replace_size(shape, axis, count)
     kind, counts = operands.get("type", INT64), operands.get("count_type", INT64)
     types, shapes = (operands.get_type(), kind, kind, counts), (unique, (count,), (size,), (count,))

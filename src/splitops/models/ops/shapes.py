@@ -169,7 +169,7 @@ def to_size(entry: Entry) -> Dim:
         return int(entry)
     if not isinstance(entry, Range) or (entry.hi is not None and entry.hi < 0):
         return UNKNOWN
-    return entry if entry.lo >= 0 else dimension(0, entry.hi)
+    return entry if entry.lo >= 0 else make_dim(0, entry.hi)
 
 
 def clamp_negative(entry: Entry) -> Entry:
@@ -313,7 +313,7 @@ def _count_backward(size: Dim, start: int | Range | None, end: int | Range | Non
     if start >= 0:
         return _get_smaller(start + 1, size)
     if start < -_get_min(size):  # on a smaller axis, it is the first position
-        return dimension(min(_get_min(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
+        return make_dim(min(_get_min(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
     return to_size(_ADD(size, start + 1))
 
 
@@ -357,7 +357,7 @@ def _get_smaller(number: Dim, size: Dim) -> Dim:
     if _get_max(number) <= _get_min(size):
         return number
     lo, hi = min(_get_min(number), _get_min(size)), min(_get_max(number), _get_max(size))
-    return dimension(lo, None if hi >= _ENDLESS else hi)
+    return make_dim(lo, None if hi >= _ENDLESS else hi)
 
 
 def _get_min(entry: Entry) -> int:

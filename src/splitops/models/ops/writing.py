@@ -106,7 +106,7 @@ def require_types(
 def require_broadcast(layer: Layer) -> None:
     """Reject a layer that ONNX would broadcast differently."""
     # "none" requires equal shapes, and "pdpd" can align the last axes, as NumPy and ONNX do.
-    mode, axis = layer.attribute("auto_broadcast"), layer.attribute("axis")
+    mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
     require(same, f"{layer} has auto_broadcast = {mode!r}")
 

@@ -114,6 +114,6 @@ def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec,
         if layer.name in tensors and layer.name not in layer.outputs[0].names:
             del aliases[layer.name]  # if both exist, the name refers to the tensor
         aliases.pop(name, None)
-        kind = None if layer.takes_any_type else layer.element_type(where)
-        specs.append(InputSpec(name, tuple(aliases), kind, layer.shape(where)))
+        kind = None if layer.has_dynamic_type else layer.read_element_type(where)
+        specs.append(InputSpec(name, tuple(aliases), kind, layer.read_shape(where)))
     return tuple(specs)

@@ -11,8 +11,8 @@ from onnx import ModelProto
 
 from splitops.errors import Where
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
-from splitops.models.formats.onnx.structure import nodes_of
-from splitops.models.formats.walk import all_graphs, canonical
+from splitops.models.formats.onnx.structure import iter_nodes
+from splitops.models.formats.walk import canonicalise, iter_all_graphs
 from splitops.models.graph.onnx import get_declared
 from splitops.models.infer.interpreter import ShapeInterpreter
 from splitops.spec.sizes.dims import Dim
@@ -57,8 +57,8 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
     result = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
-    nodes = [node for _, inner in all_graphs(model) for node in inner]
-    crashing = [node for node in nodes if node.op_type in CRASHING and not canonical(node.domain)]
+    nodes = [node for _, inner in iter_all_graphs(model) for node in inner]
+    crashing = [node for node in nodes if node.op_type in CRASHING and not canonicalise(node.domain)]
 
     def is_full(value: ir.Value | None) -> bool:
         return value is None or _is_known_nonempty(result.values.get(value), full)
@@ -66,7 +66,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
     def may_empty(node: ir.Node) -> bool:
         """Return whether a node may return an empty tensor from non-empty inputs."""
         shapes = [getattr(result.values.get(value), "shape", None) for value in node.outputs]
-        if node.op_type == "Split" and not canonical(node.domain):
+        if node.op_type == "Split" and not canonicalise(node.domain):
             axis = node.attributes.get_int("axis", 0)
             return not all(shape and _is_full(shape[axis % len(shape)], full) for shape in shapes)
         makes = (

@@ -15,7 +15,7 @@ from splitops.models.formats.onnx.structure import (
     sort_callees_first,
 )
 from splitops.models.formats.onnx.tensors import is_external
-from splitops.models.formats.walk import FunctionKey, canonical, function_key
+from splitops.models.formats.walk import FunctionKey, canonicalise, make_function_key
 from splitops.models.running.onnx.evaluator import iter_reads
 from splitops.spec.operators import FAMILY, SCHEMAS
 from splitops.spec.operators.schemas import SourceKind
@@ -44,16 +44,18 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     It computes the lengths of every split. It also computes the data of splits into equal parts or sequences,
     or, with ``sizes``, of every split. Values with a declared type and shape become inputs.
     """
-    splits = [node for node in nodes_of(model) if is_split_node(node)]
+    splits = [node for node in iter_nodes(model) if is_split_node(node)]
     if not splits:
         return None
     functions = index_functions(model)
     holding: set[FunctionKey] = set()
 
     def has_split(node: NodeProto) -> bool:
-        return any(is_split_node(one) or function_key(one) in holding for one in nodes_inside([node]))
+        return any(
+            is_split_node(one) or make_function_key(one) in holding for one in iter_nested_nodes([node])
+        )
 
-    holding.update(key for key in callees_first(functions) if any(map(has_split, functions[key].node)))
+    holding.update(key for key in sort_callees_first(functions) if any(map(has_split, functions[key].node)))
     # Splits without lengths may be merged by CSE, depending on how their data is computed.
     compared = len({len(node.output) for node in splits if not _has_lengths(node)}) > 1
     infos = () if compared or sizes else model.graph.value_info

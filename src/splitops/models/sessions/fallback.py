@@ -154,8 +154,8 @@ def analyse_splits(
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
     """Remove the declared shapes of computed values, which may be wrong, and return them."""
     shapes: dict[ir.Value, ir.Shape] = {}
-    bodies = (graph for path, graph in all_graphs(model) if path is not None)
-    outputs = (node.outputs for node in all_nodes(model))
+    bodies = (graph for path, graph in iter_all_graphs(model) if path is not None)
+    outputs = (node.outputs for node in iter_all_nodes(model))
     for value in chain(*outputs, *(graph.inputs for graph in bodies)):
         if value.shape is not None:
             shapes[value], value.shape = value.shape, None

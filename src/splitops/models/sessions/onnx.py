@@ -163,7 +163,7 @@ def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> P
     for field in ("node", "input", "output", "value_info", "sparse_initializer", "quantization_annotation"):
         getattr(slim.graph, field).extend(getattr(proto.graph, field))
     slim.metadata_props.extend(proto.metadata_props)
-    for _, graph in located_graphs(slim):
+    for _, graph in iter_located_graphs(slim):
         _name_nodes(graph.node)
     for function in slim.functions:
         _name_nodes(function.node)

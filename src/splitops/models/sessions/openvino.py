@@ -71,7 +71,7 @@ class OpenVINOIRProgram(SessionProgram):
         nodes = to_nodes(source)
         repeats = any(node.op_type in REPEATING for node in iter_all_nodes(nodes))
         refusal = COUNTED if self._counts and repeats else find_refusal(nodes)
-        for layer in (layer for _, graph in source.graphs() for layer in graph.layers):
+        for layer in (layer for _, graph in source.iter_graphs() for layer in graph.layers):
             if layer.type == "TensorIterator" and not _has_used_slices(layer):
                 refusal = f"{layer} does not read its sliced inputs, and OpenVINO would run it only once"
             if layer.type == "Parameter" and layer.has_dynamic_type:
@@ -115,7 +115,7 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
         if node.op_type in ("Parameter", "Const"):
             (value,) = node.outputs
             if any(is_split(use.node) for use in value.uses()):
-                annotate(value, get_initial_value(layer_of(node), replace(where, node=node.name)))
+                annotate(value, get_initial_value(get_layer(node), replace(where, node=node.name)))
                 parameters.update([value.name or ""] if node.op_type == "Parameter" else ())
     return parameters
 

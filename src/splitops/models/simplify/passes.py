@@ -67,7 +67,7 @@ def _find_order_error(graph: Any, produced: set[ir.Value]) -> str | None:
         if early is not None:
             return f"node {node.name!r} uses {early.name!r} before it is produced: sort the nodes"
         produced.update(node.outputs)
-        for _, inner in subgraphs(node):
+        for _, inner in iter_subgraphs(node):
             if (problem := _find_order_error(inner, produced)) is not None:
                 return problem
     missing = next((value for value in graph.outputs if value not in produced), None)

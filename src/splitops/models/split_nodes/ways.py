@@ -369,11 +369,13 @@ class _Search:
         if division == present:
             return True
         if self.size is not None:
-            counts = part_count(division, self.size), part_count(present, self.size)
+            counts = count_parts(division, self.size), count_parts(present, self.size)
             if self.binding.schema.gives_sequence and len(set(counts)) > 1:
                 return False
             wanted = self._count_parts(present, self.size)
-            return part_sizes(division, self.size, wanted) == part_sizes(present, self.size, wanted)
+            return compute_part_sizes(division, self.size, wanted) == compute_part_sizes(
+                present, self.size, wanted
+            )
         return False
 
     # Lengths known only at run time

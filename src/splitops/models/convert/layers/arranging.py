@@ -121,7 +121,7 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
         shape = builder.find_shape(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
     count = unwrap(count, f"the number of bounds of {layer}")
-    masks = [[*layer.integers(name, []), *[0] * count][:count] for name in _MASKS]
+    masks = [[*layer.read_integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
@@ -162,20 +162,20 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
 def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
-    size = layer.integers("block_size", [1])[0]
+    size = layer.read_integers("block_size", [1])[0]
     return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
-    return builder.add("SpaceToDepth", sources, {"blocksize": layer.integers("block_size", [1])[0]})
+    return builder.add("SpaceToDepth", sources, {"blocksize": layer.read_integers("block_size", [1])[0]})
 
 
 def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
     rank = get_rank(builder, layer, data)
-    axis, (groups,) = layer.integers("axis", [1])[0] % rank, layer.integers("group", [1])
+    axis, (groups,) = layer.read_integers("axis", [1])[0] % rank, layer.read_integers("group", [1])
     sizes = builder.add("Shape", [data])
     before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
     after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([_END])])

@@ -42,7 +42,7 @@ def _write_squared_difference(builder: NodeWriter, layer: Layer, sources: Sequen
 
 def _write_clamp(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data = sources[0]
-    low, high = layer.number("min"), layer.number("max")
+    low, high = layer.read_number("min"), layer.read_number("max")
     if builder.find_type(data) in SIZES:
         # Integers are clamped to the integers between the bounds.
         info = np.iinfo(builder.find_type(data).numpy)  # type: ignore[union-attr]
@@ -54,7 +54,7 @@ def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     data = sources[0]
     if builder.find_type(data) in INTEGERS:
         return builder.add("Identity", [data])
-    if layer.text("mode", "half_to_even") == "half_to_even":
+    if layer.read_text("mode", "half_to_even") == "half_to_even":
         return builder.add("Round", [data])
     # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
     size = builder.add("Abs", [data])
@@ -104,7 +104,9 @@ def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
 
 
 def _write_is_inf(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    signs = {name: int(layer.boolean(name, default=True)) for name in ("detect_negative", "detect_positive")}
+    signs = {
+        name: int(layer.read_boolean(name, default=True)) for name in ("detect_negative", "detect_positive")
+    }
     return builder.add("IsInf", sources, signs)
 
 
@@ -121,7 +123,7 @@ def _write_convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.
 
 def _write_fake_quantize(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, low, high, out_low, out_high = sources
-    steps = add_scalar(builder, layer.number("levels") - 1, data)
+    steps = add_scalar(builder, layer.read_number("levels") - 1, data)
     span, out_span = builder.add("Sub", [high, low]), builder.add("Sub", [out_high, out_low])
     level = builder.add(
         "Round", [builder.add("Mul", [builder.add("Div", [builder.add("Sub", [data, low]), span]), steps])]

@@ -30,14 +30,14 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], get_rank(builder, layer, sources[0])
-    by_sizes = layer.text("shape_calculation_mode") == "sizes"
+    by_sizes = layer.read_text("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # it has sizes and scales, and uses one of them
         wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
         wanted, axes_inputs = sources[1], sources[2:]
-    padding = (*layer.integers("pads_begin", []), *layer.integers("pads_end", []))
+    padding = (*layer.read_integers("pads_begin", []), *layer.read_integers("pads_end", []))
     require(not any(padding), f"{layer} pads its data")
-    require(not layer.boolean("antialias", default=False), f"{layer} sets antialias")
+    require(not layer.read_boolean("antialias", default=False), f"{layer} sets antialias")
     axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
@@ -58,7 +58,7 @@ def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]
     if mode == "nearest":
         attributes["nearest_mode"] = layer.read_enum("nearest_mode", _ROUNDINGS, "round_prefer_floor")
     if mode == "cubic":
-        attributes["cubic_coeff_a"] = layer.number("cube_coeff", -0.75)
+        attributes["cubic_coeff_a"] = layer.read_number("cube_coeff", -0.75)
     return attributes
 
 
@@ -91,7 +91,7 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
 
 def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
-    sorted_ = layer.boolean("sort_result_descending", default=True)
+    sorted_ = layer.read_boolean("sort_result_descending", default=True)
     require(not sorted_, f"{layer} sorts the selected boxes across classes")
     soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
     require(not soft, f"{layer} lowers the scores of boxes that ONNX drops")
@@ -104,7 +104,7 @@ def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: S
     one = builder.add_ints([1])
     inputs[2:] = [builder.add("Reshape", [value, one]) for value in inputs[2:]]
     selected = builder.add("NonMaxSuppression", inputs, {"center_point_box": centred})
-    if layer.text("output_type", "i64") == "i32":
+    if layer.read_text("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
 
@@ -112,7 +112,7 @@ def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: S
 def _write_grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
     padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
-    corners = int(layer.boolean("align_corners", default=False))
+    corners = int(layer.read_boolean("align_corners", default=False))
     return builder.add(
         "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
     )

@@ -32,7 +32,7 @@ def _cast_positions(
     builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
 ) -> ir.Value:
     """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
-    kind = from_openvino(layer.text(name, default))
+    kind = from_openvino(layer.read_text(name, default))
     require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
@@ -41,13 +41,13 @@ def _cast_positions(
 def _write_gather_elements(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     # There is no conversion back: ONNX also accepts negative positions, which it counts from the end.
     data, indices = sources
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     return builder.add("GatherElements", [data, as_positions(builder, indices)], {"axis": axis})
 
 
 def _write_gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices = sources
-    (batch,) = layer.integers("batch_dims", [0])
+    (batch,) = layer.read_integers("batch_dims", [0])
     # Version 5 flattens all batch axes into one.
     require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 flattens {batch} batch axes")
     return builder.add("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
@@ -65,7 +65,7 @@ def _write_scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
     data, indices, updates, axis = sources
     attributes: dict[str, int | str] = {"axis": read_axis(builder, layer, axis)}
     if (reduction := _read_reduction(layer)) is not None:
-        uses = layer.boolean("use_init_val", default=True)
+        uses = layer.read_boolean("use_init_val", default=True)
         require(uses, f"{layer} omits the initial value, which ONNX does not")
         attributes["reduction"] = reduction
     return builder.add("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
@@ -88,7 +88,7 @@ def _write_scatter_update(builder: LayerOpBuilder, layer: Layer, sources: Sequen
 
 def _write_cum_sum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axis = sources
-    flags = {name: int(layer.boolean(name, default=False)) for name in ("exclusive", "reverse")}
+    flags = {name: int(layer.read_boolean(name, default=False)) for name in ("exclusive", "reverse")}
     return builder.add("CumSum", [data, axis], flags)
 
 
@@ -96,7 +96,7 @@ def _write_top_k(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     data, count = sources
     largest = layer.read_enum("mode", {"max": 1, "min": 0})
     layer.read_enum("sort", ("value", "none"))  # without an order, every order is valid
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     count = builder.add("Reshape", [as_int64(builder, count), builder.add_ints([1])])
     attributes = {"axis": axis, "largest": largest, "sorted": 1}
     values, positions = builder.add_node("TopK", [data, count], attributes, outputs=2)
@@ -113,7 +113,7 @@ def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(require_constant(builder, layer, depth, "depth").reshape(()))
     rank = get_rank(builder, layer, indices) + 1
-    (axis,) = layer.integers("axis")
+    (axis,) = layer.read_integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
     positions = builder.add_constant(np.arange(size, dtype=np.int64).reshape(shape))
@@ -143,7 +143,7 @@ _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
 
 
 def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    name = layer.attribute("output_type")
+    name = layer.get_attribute("output_type")
     kind = builder.find_type(sources[0]) if name is None else from_openvino(name)
     types = [builder.find_type(source) for source in sources]
     # OpenVINO computes with fractions before it converts them to integers.

@@ -28,7 +28,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 
 def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     factors = [
-        _transpose(builder, layer, value) if layer.boolean(name, default=False) else value
+        _transpose(builder, layer, value) if layer.read_boolean(name, default=False) else value
         for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
     ]
     return builder.add("MatMul", factors)
@@ -43,7 +43,7 @@ def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Val
 
 
 def _write_einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    equation = layer.attribute("equation")
+    equation = layer.get_attribute("equation")
     require(bool(equation), f"{layer} has no equation")
     return builder.add("Einsum", sources, {"equation": equation})
 

@@ -40,8 +40,8 @@ class _Cell:
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
         require(len(weights) == 3, f"{layer} has {len(sources)} inputs")
-        (hidden,) = layer.integers("hidden_size")
-        resets = self.operator == "GRU" and layer.boolean("linear_before_reset", default=False)
+        (hidden,) = layer.read_integers("hidden_size")
+        resets = self.operator == "GRU" and layer.read_boolean("linear_before_reset", default=False)
         attributes = self._read_attributes(layer) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
@@ -100,8 +100,8 @@ class _Cell:
         direction = "forward" if self.single else layer.read_enum("direction", directions)
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
-            require(not layer.attribute(name), f"{layer} has {name} = {layer.attribute(name)!r}")
-        activations = [name.strip() for name in layer.text("activations", self.activations).split(",")]
+            require(not layer.get_attribute(name), f"{layer} has {name} = {layer.get_attribute(name)!r}")
+        activations = [name.strip() for name in layer.read_text("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
@@ -112,7 +112,7 @@ class _Cell:
         attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )
-        if clip := layer.number("clip", 0.0):
+        if clip := layer.read_number("clip", 0.0):
             attributes["clip"] = clip
         return attributes
 

@@ -43,7 +43,7 @@ def _write_reduction(
     data, axes = sources[0], read_integers(builder, layer, sources[1])
     # The specification defines the identity, but OpenVINO returns absolute values.
     require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
-    return _reduce(builder, operator, data, axes, keep=layer.boolean("keep_dims", default=False))
+    return _reduce(builder, operator, data, axes, keep=layer.read_boolean("keep_dims", default=False))
 
 
 def _write_logic(
@@ -65,7 +65,7 @@ def _write_batch_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 
 def _read_float(layer: Layer, name: str) -> float:
     """Return an attribute rounded to float32, the precision of attributes in ONNX."""
-    return float(np.float32(layer.number(name)))
+    return float(np.float32(layer.read_number(name)))
 
 
 def _write_mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
@@ -76,8 +76,8 @@ def _write_mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
 
 def _write_mvn_opset2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    across = layer.boolean("across_channels", default=False)
-    axes = layer.integers("reduction_axes", [])
+    across = layer.read_boolean("across_channels", default=False)
+    axes = layer.read_integers("reduction_axes", [])
     axes = axes or list(range(1 if across else 2, get_rank(builder, layer, data)))
     return _normalise(builder, layer, data, axes, outside=False)
 
@@ -87,9 +87,9 @@ def _normalise(
 ) -> ir.Value:
     require(bool(axes), f"{layer} has no axes")
     centred = builder.add("Sub", [data, _reduce(builder, "ReduceMean", data, axes)])
-    if not layer.boolean("normalize_variance", default=True):
+    if not layer.read_boolean("normalize_variance", default=True):
         return centred
-    epsilon = add_scalar(builder, layer.number("eps"), data)
+    epsilon = add_scalar(builder, layer.read_number("eps"), data)
     variance = _reduce(builder, "ReduceMean", builder.add("Mul", [centred, centred]), axes)
     if outside:
         deviation = builder.add("Add", [builder.add("Sqrt", [variance]), epsilon])
@@ -103,13 +103,13 @@ def _write_normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
     squares = _reduce(builder, "ReduceSum", builder.add("Mul", [data, data]), axes)
-    bounded = builder.add(bound, [squares, add_scalar(builder, layer.number("eps"), data)])
+    bounded = builder.add(bound, [squares, add_scalar(builder, layer.read_number("eps"), data)])
     return builder.add("Div", [data, builder.add("Sqrt", [bounded])])
 
 
 def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), rank = layer.integers("num_groups"), get_rank(builder, layer, data)
+    (groups,), rank = layer.read_integers("num_groups"), get_rank(builder, layer, data)
     kind = unwrap(builder.find_type(data), "the element type").numpy
     ones, zeros = np.ones(groups, kind), np.zeros(groups, kind)
     folded = builder.add("Reshape", [data, builder.add_ints([0, groups, -1])])
@@ -123,11 +123,11 @@ def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 
 def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
-    size = layer.integers("size")[0]
+    size = layer.read_integers("size")[0]
     require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
     require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
     names = ("alpha", "beta", "bias")
-    return builder.add("LRN", [data], {name: layer.number(name) for name in names} | {"size": size})
+    return builder.add("LRN", [data], {name: layer.read_number(name) for name in names} | {"size": size})
 
 
 def _make_entry(

@@ -28,7 +28,7 @@ class _Window:
 
     @classmethod
     def read(cls, layer: Layer) -> _Window:
-        strides = layer.integers("strides")
+        strides = layer.read_integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
@@ -118,7 +118,7 @@ def _read_transposed_attributes(
     builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
     window = _Window.read(layer)
-    added = layer.integers("output_padding", [0] * len(window.strides))
+    added = layer.read_integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
         window, added = _pad_to_shape(builder, layer, sources, window, added, first)
     require(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which differs in ONNX")
@@ -183,17 +183,17 @@ def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
         return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
     rank = get_rank(builder, layer, sources[0])
-    (axis,) = layer.integers("axis", [0])
+    (axis,) = layer.read_integers("axis", [0])
     # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
-    wide = layer.text("index_element_type", "i64") == "i64"
+    wide = layer.read_text("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 
 def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     pool = _read_pool(builder, layer, sources[0])
-    counts = not layer.boolean("exclude-pad") and pool.pads
+    counts = not layer.read_boolean("exclude-pad") and pool.pads
     # The specifications do not define the count of elements of a window that ends after the padding.
     require(not (counts and pool.rounds_up), f"{layer} counts padding and rounds up")
     return builder.add("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))

@@ -42,8 +42,6 @@ from splitops.models.formats.walk import (
     make_function_key,
     make_function_path,
 )
-from splitops.models.formats.onnx.tensors import load_external, tensor_array
-from splitops.models.formats.walk import FunctionKey, canonical, extend, function_key, function_path
 from splitops.models.infer.onnx_types import infer_types
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.legacy_ops import (
