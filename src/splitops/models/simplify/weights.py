@@ -30,18 +30,18 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     kind = None if data is None else find_type(data)
     if data is None or kind is None or not (kind.integer or NUMERICS in allow):
         return
-    movers = find_reshapes_before(data, node, editor)
-    top = movers[0].inputs[0] if movers else data
-    cover = None if top is None or top.producer() is None else find_partition(node, data, editor)
-    if top is None or cover is None or len(data.uses()) != len(cover.nodes):
+    chain = find_reshapes_before(data, node, editor)
+    top = chain[0].inputs[0] if chain else data
+    partition = None if top is None or top.producer() is None else find_partition(node, data, editor)
+    if top is None or partition is None or len(data.uses()) != len(partition.nodes):
         return
-    if movers:
-        plan = plan_hoist(movers, cover, editor)
-    elif cover.squeezed or any(map(editor.has_fixed_name, cover.parts)):
+    if chain:
+        plan = plan_hoist(chain, partition, editor)
+    elif partition.squeezed or any(map(editor.has_fixed_name, partition.parts)):
         plan = None
     else:
-        sizes = zip(cover.sizes, cover.parts, strict=True)
-        plan = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
+        sizes = zip(partition.sizes, partition.parts, strict=True)
+        plan = partition.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
     if plan is None or len(plan[1]) < 2:
         return
     axis, parts = plan
@@ -49,14 +49,14 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     divided = None if row is None else _split_constants(row, axis, [part.size for part in parts], editor)
     if row is None or divided is None:
         return
-    where, first = editor.locate(cover.nodes[0]), cover.nodes[0]
-    before = ", ".join(one.op_type for one in (*row, *movers, first))
+    where, first = editor.locate(partition.nodes[0]), partition.nodes[0]
+    before = ", ".join(one.op_type for one in (*row, *chain, first))
     for index, part in enumerate(parts):
         if has_consumers(part.end):
             made = _write_part(row, divided, index, axis, part.size, first, editor)
             editor.replace(part.end, apply_moves(part.moves, first, made, editor))
         editor.remove(*part.old_nodes)
-    editor.remove(*row, *movers, *cover.nodes)
+    editor.remove(*row, *chain, *partition.nodes)
     after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
     editor.record(where, before, after, "its weights are constant")
 
