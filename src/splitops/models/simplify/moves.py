@@ -32,14 +32,14 @@ def merge_reshapes(node: ir.Node, editor: Editor) -> None:
     factored = Factored(shape)
     if not _apply_node(factored, node, editor):
         return
-    row = [node, *_trace_moves(node.outputs[0], factored, editor)]
-    end = row[-1].outputs[0]
+    chain = [node, *_trace_moves(node.outputs[0], factored, editor)]
+    end = chain[-1].outputs[0]
     fewer = find_moves(factored.source, factored.axes)
-    if fewer is None or len(fewer) >= len(row) or editor.has_fixed_name(end):
+    if fewer is None or len(fewer) >= len(chain) or editor.has_fixed_name(end):
         return
-    before, where = ", ".join(one.op_type for one in row), editor.locate(row[-1])
-    editor.replace(end, apply_moves(fewer, row[-1], data, editor))
-    editor.remove(*row)
+    before, where = ", ".join(one.op_type for one in chain), editor.locate(chain[-1])
+    editor.replace(end, apply_moves(fewer, chain[-1], data, editor))
+    editor.remove(*chain)
     after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
     editor.record(where, before, after or data.name or "its input", "fewer nodes have the same effect")
 
@@ -164,33 +164,33 @@ def plan_hoist(
 
 def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
     """Return the chain of Reshapes and Transposes before a node, each used only by the next, in order."""
-    row: list[ir.Node] = []
-    while len(row) < _LONGEST:
+    chain: list[ir.Node] = []
+    while len(chain) < _LONGEST:
         op = value.producer()
         if op is None or editor.find_role(op) not in _MOVERS or op.graph is not node.graph:
             break
         source = op.inputs[0]
-        if source is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
+        if source is None or (chain and (len(value.uses()) != 1 or value.is_graph_output())):
             break
-        row.append(op)
+        chain.append(op)
         value = source
-    return row[::-1]
+    return chain[::-1]
 
 
 def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
     """Return the chain of Reshapes and Transposes that follows a value, after applying it to ``factored``."""
-    row: list[ir.Node] = []
+    chain: list[ir.Node] = []
     producer = value.producer()
-    while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
+    while len(chain) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
         node = next(iter(value.uses())).node
         same = producer is not None and node.graph is producer.graph
         if not same or node.inputs[0] is not value or any(map(editor.has_fixed_name, node.outputs)):
             break
         if not _apply_node(factored, node, editor):
             break
-        row.append(node)
+        chain.append(node)
         value = node.outputs[0]
-    return row
+    return chain
 
 
 def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:
