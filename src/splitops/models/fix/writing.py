@@ -248,12 +248,12 @@ class FixWriter:
         Raises:
             NotApplicableError: its sizes are unknown, or its outputs are fixed.
         """
-        cut = self.editor.read_split_facts(node)
-        if cut is None or cut.sizes is None or len(cut.sizes) != len(node.outputs):
+        facts = self.editor.read_split_facts(node)
+        if facts is None or facts.sizes is None or len(facts.sizes) != len(node.outputs):
             raise NotApplicableError(_UNKNOWN_SIZES)
         if self.editor.has_fixed_outputs(node):
             raise NotApplicableError(_NAMED_PORTS)
-        return cut
+        return facts
 
     def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         intended, editor = find_intended_split_node(split_node), self.editor
@@ -303,11 +303,11 @@ class FixWriter:
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
     def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        cut, data = self._get_facts(node), node.inputs[0]
+        facts, data = self._get_facts(node), node.inputs[0]
         if self.max_outputs is None or self.max_outputs < 2:
             raise NotApplicableError("a Split with one output has no parts")
-        before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=cut.sizes or ())
-        way = Way(Kind.TREE, None, cut.axis, lengths, self.max_outputs)
+        before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=facts.sizes or ())
+        way = Way(Kind.TREE, None, facts.axis, lengths, self.max_outputs)
         splits: dict[ir.Node, None] = {}
         for part in write_split(node, split_node, way, self.editor.make_builder(node)):
             while part is not data and part is not None and (split := part.producer()) is not None:
@@ -319,10 +319,10 @@ class FixWriter:
     def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         data, size = node.inputs[0], _find_axis_size(split_node)
         if split_node.schema.domain:
-            cut = self._get_facts(node)
+            facts = self._get_facts(node)
             if data is not None and not self.editor.can_slice(data):
                 raise NotApplicableError(f"Slice does not support {find_type(data)}")
-            return RewriteResult(self._write_positions(node, split_node, cut, Kind.SLICES))
+            return RewriteResult(self._write_positions(node, split_node, facts, Kind.SLICES))
         if split_node.schema.gives_sequence:
             try:
                 count = slice_elements(node, split_node, self._onnx)
@@ -352,16 +352,16 @@ class FixWriter:
         write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
-    def _write_positions(self, node: ir.Node, split_node: SplitNode, cut: SplitFacts, kind: Kind) -> str:
+    def _write_positions(self, node: ir.Node, split_node: SplitNode, facts: SplitFacts, kind: Kind) -> str:
         """Write Slices or Gathers with constant positions, and describe them."""
-        bounds = tuple(pairwise([0, *accumulate(cut.sizes or ())]))
+        bounds = tuple(pairwise([0, *accumulate(facts.sizes or ())]))
         write_split(
             node,
             split_node,
-            Way(kind, None, cut.axis, None, len(bounds), bounds=bounds),
+            Way(kind, None, facts.axis, None, len(bounds), bounds=bounds),
             self.editor.make_builder(node),
         )
-        return f"{kind.title()[:-1]} x {len(bounds)}(axis={cut.axis})"
+        return f"{kind.title()[:-1]} x {len(bounds)}(axis={facts.axis})"
 
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices with a second, whole axis, so that onnxruntime does not fuse them.
@@ -397,24 +397,23 @@ class FixWriter:
         return RewriteResult(self.editor.changes[-1].after)
 
     def _write_sequence(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        editor, cut, data = self.editor, self.editor.read_split_facts(node), node.inputs[0]
-        sizes = None if cut is None else cut.elements
-        if cut is None or sizes is None or data is None:
+        editor, facts, data = self.editor, self.editor.read_split_facts(node), node.inputs[0]
+        sizes = None if facts is None else facts.elements
+        if facts is None or sizes is None or data is None:
             raise NotApplicableError("the number of its parts is known only at run time")
         kind = find_type(data)
         if kind not in get_onnx_types("SequenceConstruct", editor.get_opset(node)):
             raise NotApplicableError(f"SequenceConstruct does not support {kind}")
         if len(sizes) > _MAX_OUTPUTS:
             raise NotApplicableError(f"it has {len(sizes)} parts, more than {_MAX_OUTPUTS}")
-        way = Way(
-            Kind.SEQUENCE, None, cut.axis, Division(SizeRule.EXPLICIT, lengths=sizes), 1, squeeze=cut.squeeze
-        )
+        division = Division(SizeRule.EXPLICIT, lengths=sizes)
+        way = Way(Kind.SEQUENCE, None, facts.axis, division, 1, squeeze=facts.squeeze)
         (sequence,) = write_split(node, split_node, way, editor.make_builder(node))
         made = None if sequence is None else sequence.producer()
         if not sizes or made is None:
             return RewriteResult("SequenceEmpty")
         part = made.inputs[0]
-        if cut.squeeze and part is not None and (squeeze := part.producer()) is not None:
+        if facts.squeeze and part is not None and (squeeze := part.producer()) is not None:
             part = squeeze.inputs[0]
         assert part is not None
         text = f"{editor.describe_producer(part)}, SequenceConstruct"

@@ -104,7 +104,7 @@ class Editor(ABC):
         self._where = where
         self._scopes: dict[ir.Graph | None, GraphScope] = {}
         self._queue: dict[ir.Node, None] = {}
-        self._cuts: dict[ir.Node, SplitFacts | None] = {}
+        self._facts: dict[ir.Node, SplitFacts | None] = {}
         self._positions: dict[ir.Node, int] = {}
         self._labels: dict[ir.Node, str] = {}  # labels of unnamed nodes before any edit
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
@@ -383,9 +383,9 @@ class Editor(ABC):
 
         None if the node is not a split, is invalid or ambiguous, or if too little is inferred.
         """
-        if node not in self._cuts:
-            self._cuts[node] = self._compute_split_facts(node)
-        return self._cuts[node]
+        if node not in self._facts:
+            self._facts[node] = self._compute_split_facts(node)
+        return self._facts[node]
 
     def _compute_split_facts(self, node: ir.Node) -> SplitFacts | None:
         if self.find_role(node) not in (Role.SPLIT, Role.SEQUENCE):
@@ -473,7 +473,7 @@ class Editor(ABC):
     def enqueue(self, node: ir.Node | None) -> None:
         """Append a node to the worklist, and discard its cached facts."""
         if node is not None and node.graph is not None:
-            self._cuts.pop(node, None)
+            self._facts.pop(node, None)
             self._looked.pop(node.inputs[0] if node.inputs else None, None)
             self._queue[node] = None
 
@@ -577,7 +577,7 @@ class Editor(ABC):
             pending += [(node,) for node in reversed(freed) if node is not None and not self.is_live(node)]
         for node in removed:  # all have lost their inputs
             self._queue.pop(node, None)
-            self._cuts.pop(node, None)
+            self._facts.pop(node, None)
             if node.graph is not None:
                 remove_node(node)
 

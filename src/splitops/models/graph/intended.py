@@ -124,12 +124,12 @@ def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, 
 def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
     """Yield the lists of lengths that a scalar can mean."""
     data, outputs = split_node.facts[0], len(split_node.outputs)
-    row, axis = (
+    source, axis = (
         split_node.schema.axis,
         split_node.attributes.get(split_node.schema.axis.name, split_node.schema.default_axis),
     )
-    if row.kind is SourceKind.INPUT:
-        fact = split_node.facts[split_node.schema.input_index(row.name)]
+    if source.kind is SourceKind.INPUT:
+        fact = split_node.facts[split_node.schema.input_index(source.name)]
         value = None if fact is None else fact.value
         axis = value[0] if isinstance(value, tuple) and value else value
     shape = None if data is None else data.shape

@@ -37,7 +37,7 @@ _MAX_POSITIONS: Final = 1 << 12
 
 
 def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
-    """Replace a split node by ``way``, and return the new value of each output, None if it is unused.
+    """Replace a split node by ``way``, and return the new values of the outputs. An unused one may be None.
 
     With the domain ``openvino``, a node of an ONNX model becomes a node of an OpenVINO operator.
     """

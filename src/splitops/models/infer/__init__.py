@@ -140,21 +140,23 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         .run()
         .substitute_sizes()
     )
-    rows = [
+    values = [
         InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
         for value, known in result.values.items()
     ]
     if not checked.is_openvino:
         inferred: Any = checked.declare(result.index_by_name())
     else:
-        named = {row.name for row in rows if row.graph is None}
+        named = {row.name for row in values if row.graph is None}
         nodes = checked.nodes
         results = zip(get_source(nodes).outputs, get_output_values(nodes).items(), strict=True)
         for layer, (name, value) in results:
             if name not in named:
-                rows.append(InferredValue(None, name, layer.inputs[0].declared_tensor, result.values[value]))
+                values.append(
+                    InferredValue(None, name, layer.inputs[0].declared_tensor, result.values[value])
+                )
         inferred = layers.declare_shapes(checked.nodes, result.values)
-    return InferredModel(inferred, tuple(rows), tuple(split_nodes))
+    return InferredModel(inferred, tuple(values), tuple(split_nodes))
 
 
 def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode]:

@@ -151,7 +151,7 @@ class ShapeInterpreter:
         self.functions = index_functions(model)
         self.defaults = has_defaults(model)
         self.recording = True
-        self.walked: set[str] = set()
+        self.visited: set[str] = set()
         self.depth = 0
         self.given = given or {}
         self.budget = 0
@@ -166,7 +166,7 @@ class ShapeInterpreter:
             self._set(scope, value, self.given.get(value))
         self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
-            if make_function_path(function) not in self.walked:
+            if make_function_path(function) not in self.visited:
                 self._infer_function(
                     function, [None] * len(function.inputs), make_references(function), scope, True
                 )
@@ -327,11 +327,11 @@ class ShapeInterpreter:
 
     def _may_enter(self, path: str) -> bool:
         """Return whether to visit a graph, maybe again. Records the visit."""
-        spent = self.budget <= 0 and (path in self.walked or not self.recording)
+        spent = self.budget <= 0 and (path in self.visited or not self.recording)
         if self.depth >= _MAX_DEPTH or spent:
             return False
         if self.recording:
-            self.walked.add(path)
+            self.visited.add(path)
         return True
 
     def _infer_if(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:

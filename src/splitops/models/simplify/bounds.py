@@ -69,10 +69,10 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
         >>> find_sliced_axis({0: slice(0, 9, 1), 1: slice(-2, 9, 1)}, (4, 8))
         (1, range(6, 8))
     """
-    cut = drop_whole_axes(bounds, shape)
-    if len(cut) != 1:
+    sliced = drop_whole_axes(bounds, shape)
+    if len(sliced) != 1:
         return None
-    ((axis, taken),) = cut.items()
+    ((axis, taken),) = sliced.items()
     size = shape[axis]
     return (axis, list_positions(size, taken)) if isinstance(size, int) else None
 

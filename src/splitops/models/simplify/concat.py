@@ -43,8 +43,8 @@ def _read_items(node: ir.Node, editor: Editor) -> list[Item]:
 
 def _read_item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
     origin = editor.find_source_split(value)
-    cut = None if origin is None else editor.read_split_facts(origin[0])
-    return origin if cut is not None and cut.axis == editor.find_concat_axis(node, cut.rank) else None
+    facts = None if origin is None else editor.read_split_facts(origin[0])
+    return origin if facts is not None and facts.axis == editor.find_concat_axis(node, facts.rank) else None
 
 
 def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
@@ -59,13 +59,14 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
         if item is not None:
             while end < len(items) and _is_later_part(items[end - 1], items[end]):
                 end += 1
-            cut, data = editor.read_split_facts(item[0]), item[0].inputs[0]
-            order = [found[1] for found in items[begin:end] if found is not None]
-            if cut is not None and item[0] not in needed:
-                needed[item[0]] = find_nonempty_parts(cut.parts) if cut.removable and cut.complete else None
-            used = needed.get(item[0])
-            if cut is not None and data is not None and used is not None and is_whole(cut.parts, order, used):
-                splits.append(item[0])
+            split, order = item[0], [part[1] for part in items[begin:end] if part is not None]
+            facts, data = editor.read_split_facts(split), split.inputs[0]
+            if facts is not None and split not in needed:
+                is_replaceable = facts.removable and facts.complete
+                needed[split] = find_nonempty_parts(facts.parts) if is_replaceable else None
+            used, parts = needed.get(split), () if facts is None else facts.parts
+            if data is not None and used is not None and is_whole(parts, order, used):
+                splits.append(split)
                 values.append(data)
                 begin = end
                 continue
@@ -96,15 +97,15 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
     All Concats of a split are rewritten at once, so that the work is linear in its number of parts.
     """
     for split, own in _find_runs(node, editor).items():
-        cut = editor.read_split_facts(split)
-        sizes = None if cut is None else cut.sizes
-        if cut is None or sizes is None or not _is_complete(cut, sizes) or editor.has_fixed_outputs(split):
+        facts = None if editor.has_fixed_outputs(split) else editor.read_split_facts(split)
+        sizes = None if facts is None else facts.sizes
+        if facts is None or sizes is None or not _is_complete(facts, sizes):
             continue
         found = {node: own}
         for reader in dict.fromkeys(map(editor.find_sole_consumer, split.outputs)):
             if reader is not None and reader not in found and editor.find_role(reader) is Role.CONCAT:
                 found[reader] = _find_runs(reader, editor).get(split, [])
-        _merge_parts({concat: spans for concat, spans in found.items() if spans}, split, cut, sizes, editor)
+        _merge_parts({concat: spans for concat, spans in found.items() if spans}, split, facts, sizes, editor)
         return  # the node is visited again with its new inputs
 
 
@@ -124,7 +125,7 @@ def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
 def _merge_parts(
     concats: Mapping[ir.Node, Sequence[range]],
     split: ir.Node,
-    cut: SplitFacts,
+    facts: SplitFacts,
     sizes: tuple[int, ...],
     editor: Editor,
 ) -> None:
@@ -137,7 +138,7 @@ def _merge_parts(
     while position < len(sizes):
         groups.append(starts.get(position, range(position, position + 1)))
         position = groups[-1].stop
-    parts = editor.make_builder(split).split(source, cut.axis, cut.size, sum_groups(sizes, groups))
+    parts = editor.make_builder(split).split(source, facts.axis, facts.size, sum_groups(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     merged: dict[ir.Value, ir.Value | None] = {}
     for group, part in zip(groups, parts, strict=True):
@@ -163,8 +164,8 @@ def _is_later_part(before: Item, item: Item) -> bool:
     return before is not None and item is not None and item[0] is before[0] and item[1] > before[1]
 
 
-def _is_complete(cut: SplitFacts, sizes: tuple[int, ...]) -> bool:
-    return not isinstance(cut.size, int) or sum(sizes) == cut.size
+def _is_complete(facts: SplitFacts, sizes: tuple[int, ...]) -> bool:
+    return not isinstance(facts.size, int) or sum(sizes) == facts.size
 
 
 def concat_split(node: ir.Node, editor: Editor) -> None:
@@ -173,14 +174,14 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless
     that needs more nodes.
     """
-    cut, data = editor.read_split_facts(node), node.inputs[0]
-    if cut is None or data is None:
+    facts, data = editor.read_split_facts(node), node.inputs[0]
+    if facts is None or data is None:
         return
     concat = editor.skip_identities(data).producer()
     if concat is None or editor.find_role(concat) is not Role.CONCAT or len(concat.outputs) != 1:
         return
     pieces = [value for value in concat.inputs if value is not None]
-    if cut.axis != editor.find_concat_axis(concat, cut.rank) or not pieces:
+    if facts.axis != editor.find_concat_axis(concat, facts.rank) or not pieces:
         return
     dead = editor.find_sole_consumer(concat.outputs[0]) is node
     tensors = [
@@ -188,9 +189,9 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     ]
     if any(map(editor.has_fixed_name, node.outputs)):
         return
-    if dead and not _can_always_concatenate(tensors, cut.axis, cut.rank):
+    if dead and not _can_always_concatenate(tensors, facts.axis, facts.rank):
         return  # the Concat would be removed with the split, although it could fail
-    groups = _match_inputs(cut, tensors)
+    groups = _match_inputs(facts, tensors)
     if groups is None:
         return
     several = [group for group in groups if len(group) > 1]
@@ -198,13 +199,13 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
         return
     before, where = f"{editor.describe(concat)}, {editor.describe(node)}", editor.locate(node)
     values: list[ir.Value | None] = []
-    for group, size in zip(groups, cut.parts, strict=True):
+    for group, size in zip(groups, facts.parts, strict=True):
         own = pieces[group.start : group.stop]
         if len(own) == 1:
             values.append(own[0])
         else:
-            joint = editor.make_builder(node).concatenate(own, cut.axis)
-            annotate_like(joint, data, {cut.axis: size})
+            joint = editor.make_builder(node).concatenate(own, facts.axis)
+            annotate_like(joint, data, {facts.axis: size})
             values.append(joint)
     for output, value in zip(list(node.outputs), values, strict=True):
         if has_consumers(output) and value is not None:
@@ -216,18 +217,18 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     editor.record(where, before, names, "the parts are the concatenated values")
 
 
-def _match_inputs(cut: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
-    pieces = [_get_size(tensor, cut.axis, cut.rank) for tensor in tensors]
+def _match_inputs(facts: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
+    pieces = [_get_size(tensor, facts.axis, facts.rank) for tensor in tensors]
     sizes = [piece for piece in pieces if piece is not None]
     if len(sizes) != len(pieces):
         return None
-    if len(sizes) == len(cut.parts) and all(map(is_same_size, sizes, cut.parts)):
+    if len(sizes) == len(facts.parts) and all(map(is_same_size, sizes, facts.parts)):
         # The sizes then sum to that of the axis, so the split cannot fail.
         return [range(index, index + 1) for index in range(len(sizes))]
     exact = [piece for piece in sizes if isinstance(piece, int)]
-    if len(exact) != len(sizes) or cut.sizes is None or not cut.removable:
+    if len(exact) != len(sizes) or facts.sizes is None or not facts.removable:
         return None
-    return group_pieces(exact, cut.sizes)
+    return group_pieces(exact, facts.sizes)
 
 
 def remove_single_concat(node: ir.Node, editor: Editor) -> None:

@@ -23,12 +23,12 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
 
     A constant has at most ``limit`` bytes.
     """
-    cut, data = editor.read_split_facts(node), node.inputs[0]
-    if cut is None or data is None:
+    facts, data = editor.read_split_facts(node), node.inputs[0]
+    if facts is None or data is None:
         return
     before, where = editor.describe(node), editor.locate(node)
     folded = 0
-    parts = _read_parts(editor.skip_identities(data), cut, editor, limit)
+    parts = _read_parts(editor.skip_identities(data), facts, editor, limit)
     for index, output in enumerate(node.outputs):
         if not has_consumers(output):
             continue
@@ -46,15 +46,15 @@ def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) ->
         editor.record(where, before, after, "the values are known before the model runs")
 
 
-def _read_parts(data: ir.Value, cut: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
-    sizes = cut.sizes
-    if sizes is None or not cut.removable:
+def _read_parts(data: ir.Value, facts: SplitFacts, editor: Editor, limit: int) -> list[Content] | None:
+    sizes = facts.sizes
+    if sizes is None or not facts.removable:
         return None
     whole = editor.read_constant(data, max(limit * 8 * len(sizes), 1))
     if whole is None:
         return None
     array, element_type = whole
-    return [(piece, element_type) for piece in split_array(array, cut.axis, sizes)]
+    return [(piece, element_type) for piece in split_array(array, facts.axis, sizes)]
 
 
 def _read_inferred(value: ir.Value) -> Content | None:
@@ -84,9 +84,9 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
     The weights of a fused QKV projection become three with the same total size. External data is not copied
     if each part is contiguous in its file.
     """
-    cut, data = editor.read_split_facts(node), node.inputs[0]
-    sizes = None if cut is None else cut.sizes
-    if cut is None or data is None or sizes is None or not cut.removable:
+    facts, data = editor.read_split_facts(node), node.inputs[0]
+    sizes = None if facts is None else facts.sizes
+    if facts is None or data is None or sizes is None or not facts.removable:
         return
     outputs = list(node.outputs)
     if not any(map(has_consumers, outputs)) or any(
@@ -94,7 +94,7 @@ def split_initializers(node: ir.Node, editor: Editor) -> None:
     ):
         return
     before, where = editor.describe(node), editor.locate(node)
-    parts = editor.split_constant(data, cut.axis, sizes)
+    parts = editor.split_constant(data, facts.axis, sizes)
     if parts is None:
         return
     names = []

@@ -50,7 +50,7 @@ def rewrite(
     model: ir.Model, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
 ) -> tuple[Applied, ...]:
     """Apply rewrites to a model in place until none applies, and return the changes."""
-    stages = [[row.make_pass(**options) for row in rewrites if row.final is final] for final in (False, True)]
+    stages = [[r.make_pass(**options) for r in rewrites if r.final is final] for final in (False, True)]
     changes: list[Applied] = []
     first = stage = 0 if stages[0] else 1
     changed = False
@@ -72,7 +72,7 @@ def rewrite(
 
 def annotate_model(model: ir.Model, where: Where = NOWHERE) -> None:
     """Annotate every value of a well-formed model with its inferred type, shape and elements."""
-    ForwardInterpreter(model, where, lambda site: None).run().annotate()
+    ForwardInterpreter(model, where, lambda _: None).run().annotate()
 
 
 class AnnotateInferredPass(ir.passes.InPlacePass):

@@ -32,14 +32,14 @@ def merge_reshapes(node: ir.Node, editor: Editor) -> None:
     factored = Factored(shape)
     if not _apply_node(factored, node, editor):
         return
-    row = [node, *_trace_moves(node.outputs[0], factored, editor)]
-    end = row[-1].outputs[0]
+    chain = [node, *_trace_moves(node.outputs[0], factored, editor)]
+    end = chain[-1].outputs[0]
     fewer = find_moves(factored.source, factored.axes)
-    if fewer is None or len(fewer) >= len(row) or editor.has_fixed_name(end):
+    if fewer is None or len(fewer) >= len(chain) or editor.has_fixed_name(end):
         return
-    before, where = ", ".join(one.op_type for one in row), editor.locate(row[-1])
-    editor.replace(end, apply_moves(fewer, row[-1], data, editor))
-    editor.remove(*row)
+    before, where = ", ".join(one.op_type for one in chain), editor.locate(chain[-1])
+    editor.replace(end, apply_moves(fewer, chain[-1], data, editor))
+    editor.remove(*chain)
     after = ", ".join("Transpose" if isinstance(move, Permute) else "Reshape" for move in fewer)
     editor.record(where, before, after or data.name or "its input", "fewer nodes have the same effect")
 
@@ -81,25 +81,25 @@ def hoist_splits(node: ir.Node, editor: Editor) -> None:
     above = find_reshapes_before(data, node, editor)
     if not above or not editor.is_first_visit(data, node.graph):
         return
-    cover = find_partition(node, data, editor)
-    if cover is None or len(data.uses()) != len(cover.nodes):
+    partition = find_partition(node, data, editor)
+    if partition is None or len(data.uses()) != len(partition.nodes):
         return
     while above:
-        if _hoist(above, cover, editor):
+        if _hoist(above, partition, editor):
             return
         del above[0]
 
 
-def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
+def _hoist(above: list[ir.Node], partition: AxisPartition, editor: Editor) -> bool:
     """Hoist a split above nodes; return False, without a change, if it is impossible or saves no nodes."""
-    source, found = above[0].inputs[0], plan_hoist(above, cover, editor)
+    source, found = above[0].inputs[0], plan_hoist(above, partition, editor)
     if source is None or found is None:
         return False
     axis, parts = found
-    old = len(above) + len(cover.nodes) + sum(len(part.old_nodes) for part in parts)
+    old = len(above) + len(partition.nodes) + sum(len(part.old_nodes) for part in parts)
     if 1 + sum(len(part.moves) for part in parts) >= old:
         return False
-    first = cover.nodes[0]
+    first = partition.nodes[0]
     where, before = editor.locate(first), f"{', '.join(one.op_type for one in above)}, {first.op_type}"
     sizes = [part.size for part in parts]
     values = editor.make_builder(first).split(source, axis, sum(sizes), sizes)
@@ -107,7 +107,7 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
         if has_consumers(part.end):
             editor.replace(part.end, apply_moves(part.moves, first, value, editor))
         editor.remove(*part.old_nodes)
-    editor.remove(*above, *cover.nodes)
+    editor.remove(*above, *partition.nodes)
     reason = "the nodes before it keep the axis"
     editor.record(where, before, editor.describe_producer(values[0]), reason)
     return True
@@ -115,12 +115,12 @@ def _hoist(above: list[ir.Node], cover: AxisPartition, editor: Editor) -> bool:
 
 def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartition | None:
     """Return the partition by a split, or by Gathers of every position, or None if it is not static."""
-    cut = editor.read_split_facts(node)
-    if cut is not None:
-        sizes = cut.sizes
-        if sizes is None or not cut.removable or sum(sizes) != cut.size or 0 in sizes:
+    facts = editor.read_split_facts(node)
+    if facts is not None:
+        sizes = facts.sizes
+        if sizes is None or not facts.removable or sum(sizes) != facts.size or 0 in sizes:
             return None
-        return AxisPartition([node], cut.axis, sizes, list(node.outputs), squeezed=False)
+        return AxisPartition([node], facts.axis, sizes, list(node.outputs), squeezed=False)
     shape = find_shape(data)
     found = None if shape is None else find_gathered_axis(node, data, shape, editor)
     if found is None:
@@ -133,64 +133,64 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
 
 
 def plan_hoist(
-    movers: Sequence[ir.Node], cover: AxisPartition, editor: Editor
+    chain: Sequence[ir.Node], partition: AxisPartition, editor: Editor
 ) -> tuple[int, list[HoistedPart]] | None:
-    """Return the axis and the parts of the equal split of the first input of ``movers``, or None."""
-    source = movers[0].inputs[0]
+    """Return the axis and the parts of the equal split of the first input of ``chain``, or None."""
+    source = chain[0].inputs[0]
     shape = None if source is None else find_shape(source)
     if shape is None:
         return None
     factored = Factored(shape)
-    if not all(_apply_node(factored, node, editor) for node in movers):
+    if not all(_apply_node(factored, node, editor) for node in chain):
         return None
-    unit = math.gcd(*cover.sizes)
-    factor = factored.find_leading(cover.axis, sum(cover.sizes) // unit)
+    unit = math.gcd(*partition.sizes)
+    factor = factored.find_leading(partition.axis, sum(partition.sizes) // unit)
     if factor is None:
         return None
     axis = next(index for index, factors in enumerate(factored.source) if factors[:1] == [factor])
     size = shape[axis]
     assert isinstance(size, int)  # because its factor has a size
     parts = []
-    for length, value in zip(cover.sizes, cover.parts, strict=True):
-        part = factored.make_part(factor, length // unit, cover.axis if cover.squeezed else None)
+    for length, value in zip(partition.sizes, partition.parts, strict=True):
+        part = factored.make_part(factor, length // unit, partition.axis if partition.squeezed else None)
         following = _trace_moves(value, part, editor)
         end = following[-1].outputs[0] if following else value
         found = find_moves(part.source, part.axes) if has_consumers(end) else []
         if found is None or editor.has_fixed_name(end):
             return None
-        parts.append(HoistedPart(length * size // sum(cover.sizes), end, following, found))
+        parts.append(HoistedPart(length * size // sum(partition.sizes), end, following, found))
     return axis, parts
 
 
 def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
     """Return the chain of Reshapes and Transposes before a node, each used only by the next, in order."""
-    row: list[ir.Node] = []
-    while len(row) < _LONGEST:
-        mover = value.producer()
-        if mover is None or editor.find_role(mover) not in _MOVERS or mover.graph is not node.graph:
+    chain: list[ir.Node] = []
+    while len(chain) < _LONGEST:
+        op = value.producer()
+        if op is None or editor.find_role(op) not in _MOVERS or op.graph is not node.graph:
             break
-        source = mover.inputs[0]
-        if source is None or (row and (len(value.uses()) != 1 or value.is_graph_output())):
+        source = op.inputs[0]
+        if source is None or (chain and (len(value.uses()) != 1 or value.is_graph_output())):
             break
-        row.append(mover)
+        chain.append(op)
         value = source
-    return row[::-1]
+    return chain[::-1]
 
 
 def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir.Node]:
     """Return the chain of Reshapes and Transposes that follows a value, after applying it to ``factored``."""
-    row: list[ir.Node] = []
+    chain: list[ir.Node] = []
     producer = value.producer()
-    while len(row) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
-        mover = next(iter(value.uses())).node
-        same = producer is not None and mover.graph is producer.graph
-        if not same or mover.inputs[0] is not value or any(map(editor.has_fixed_name, mover.outputs)):
+    while len(chain) < _LONGEST and not value.is_graph_output() and len(value.uses()) == 1:
+        node = next(iter(value.uses())).node
+        same = producer is not None and node.graph is producer.graph
+        if not same or node.inputs[0] is not value or any(map(editor.has_fixed_name, node.outputs)):
             break
-        if not _apply_node(factored, mover, editor):
+        if not _apply_node(factored, node, editor):
             break
-        row.append(mover)
-        value = mover.outputs[0]
-    return row
+        chain.append(node)
+        value = node.outputs[0]
+    return chain
 
 
 def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:

@@ -17,10 +17,10 @@ from splitops.spec.sizes.dims import Shape
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
     """Remove a Split whose only non-empty part is the whole axis. Its empty parts must be unused."""
-    cut, data = editor.read_split_facts(node), node.inputs[0]
-    if cut is None or data is None or not cut.removable or not cut.complete:
+    facts, data = editor.read_split_facts(node), node.inputs[0]
+    if facts is None or data is None or not facts.removable or not facts.complete:
         return
-    at = find_whole_part(cut.parts)
+    at = find_whole_part(facts.parts)
     read = [has_consumers(output) for output in node.outputs]
     if at is None or not read[at] or sum(read) > 1 or editor.has_fixed_name(node.outputs[at]):
         return
@@ -36,33 +36,33 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     Unused neighbours are merged into one part, empty unused parts are removed. A Split without used parts is
     removed. A Split with one used part is replaced by a Slice.
     """
-    cut, data = editor.read_split_facts(node), node.inputs[0]
+    facts, data = editor.read_split_facts(node), node.inputs[0]
     read = [has_consumers(output) for output in node.outputs]
-    if cut is None or data is None or all(read):
+    if facts is None or data is None or all(read):
         return
     before, where = editor.describe(node), editor.locate(node)
     if not any(read):
-        if cut.removable:
+        if facts.removable:
             editor.remove(node)
             editor.record(where, before, "nothing", "no part is read")
         return
-    sizes = cut.sizes
-    if sizes is None or (isinstance(cut.size, int) and sum(sizes) != cut.size):
+    sizes = facts.sizes
+    if sizes is None or (isinstance(facts.size, int) and sum(sizes) != facts.size):
         return  # fewer outputs than parts: the parts after the last output are not declared
     at = read.index(True)
-    if sum(read) == 1 and sizes[at] == cut.size:
+    if sum(read) == 1 and sizes[at] == facts.size:
         return  # remove-whole-part handles this
-    if sum(read) == 1 and cut.removable and editor.can_slice(data) and not editor.has_fixed_outputs(node):
+    if sum(read) == 1 and facts.removable and editor.can_slice(data) and not editor.has_fixed_outputs(node):
         begin = sum(sizes[:at])
-        part = editor.make_builder(node).slice(data, {cut.axis: slice(begin, begin + sizes[at], 1)})
-        after = f"Slice(axis={cut.axis}, {begin}:{begin + sizes[at]})"
+        part = editor.make_builder(node).slice(data, {facts.axis: slice(begin, begin + sizes[at], 1)})
+        after = f"Slice(axis={facts.axis}, {begin}:{begin + sizes[at]})"
         editor.substitute(node, [part if index == at else None for index in range(len(sizes))])
         editor.record(where, before, after, "one part is read")
         return
     groups = group_parts(sizes, read)
     if len(groups) == len(sizes) or editor.has_fixed_outputs(node):
         return
-    parts = editor.make_builder(node).split(data, cut.axis, cut.size, sum_groups(sizes, groups))
+    parts = editor.make_builder(node).split(data, facts.axis, facts.size, sum_groups(sizes, groups))
     values: list[ir.Value | None] = [None] * len(sizes)
     for group, part in zip(groups, parts, strict=True):
         if read[group.start]:
@@ -74,11 +74,11 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
     """Replace used empty parts of known shape by constants."""
-    cut = editor.read_split_facts(node)
-    if cut is None or len(cut.parts) == 1:
+    facts = editor.read_split_facts(node)
+    if facts is None or len(facts.parts) == 1:
         return
-    parts = list(zip(node.outputs, cut.parts, strict=True))
-    if not cut.removable and not any(has_consumers(output) for output, size in parts if size != 0):
+    parts = list(zip(node.outputs, facts.parts, strict=True))
+    if not facts.removable and not any(has_consumers(output) for output, size in parts if size != 0):
         return  # an unused split may be removed, and with it its check of the size of the axis
     before, where = editor.describe(node), editor.locate(node)
     for output, size in parts:
@@ -118,13 +118,13 @@ def merge_splits(node: ir.Node, editor: Editor) -> None:
         root = above[0]
     if root is node:
         return
-    cut, source = editor.read_split_facts(root), root.inputs[0]
-    assert cut is not None
+    facts, source = editor.read_split_facts(root), root.inputs[0]
+    assert facts is not None
     assert source is not None
     inner, leaves = _collect_tree(root, editor)
     what = editor.describe(node) if len(inner) == 1 else f"{len(inner)} splits"
     before, where = f"{what} of {editor.describe(root)}", editor.locate(node)
-    parts = editor.make_builder(root).split(source, cut.axis, cut.size, list(leaves.values()))
+    parts = editor.make_builder(root).split(source, facts.axis, facts.size, list(leaves.values()))
     new = dict(zip(leaves, parts, strict=True))
     splits = (*reversed(inner), root)
     editor.substitute_all({split: [new.get(output) for output in split.outputs] for split in splits})
@@ -140,15 +140,15 @@ def _find_outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
     if origin is None:
         return None
     outer, index = origin
-    inner_cut, cut = editor.read_split_facts(node), editor.read_split_facts(outer)
-    if inner_cut is None or cut is None or outer.inputs[0] is None or outer.graph is not node.graph:
+    inner_cut, facts = editor.read_split_facts(node), editor.read_split_facts(outer)
+    if inner_cut is None or facts is None or outer.inputs[0] is None or outer.graph is not node.graph:
         return None
-    sizes, inner = cut.sizes, inner_cut.sizes
-    if sizes is None or inner is None or cut.axis != inner_cut.axis or not inner_cut.removable:
+    sizes, inner = facts.sizes, inner_cut.sizes
+    if sizes is None or inner is None or facts.axis != inner_cut.axis or not inner_cut.removable:
         return None
     if editor.has_fixed_outputs(node) or editor.has_fixed_outputs(outer):
         return None
-    complete = sum(inner) == sizes[index] and (not isinstance(cut.size, int) or sum(sizes) == cut.size)
+    complete = sum(inner) == sizes[index] and (not isinstance(facts.size, int) or sum(sizes) == facts.size)
     return origin if complete and editor.find_sole_consumer(outer.outputs[index]) is node else None
 
 
@@ -172,10 +172,10 @@ def _collect_tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir
 
 
 def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
-    cut = editor.read_split_facts(node)
-    assert cut is not None
-    assert cut.sizes is not None
-    return list(zip(node.outputs, cut.sizes, strict=True))
+    facts = editor.read_split_facts(node)
+    assert facts is not None
+    assert facts.sizes is not None
+    return list(zip(node.outputs, facts.sizes, strict=True))
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
@@ -183,16 +183,16 @@ def shorten_lengths(node: ir.Node, editor: Editor) -> None:
 
     The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """
-    cut, data = editor.read_split_facts(node), node.inputs[0]
-    sizes = None if cut is None else cut.sizes
-    if cut is None or data is None or sizes is None or not cut.division.lengths:
+    facts, data = editor.read_split_facts(node), node.inputs[0]
+    sizes = None if facts is None else facts.sizes
+    if facts is None or data is None or sizes is None or not facts.division.lengths:
         return
-    if find_shortest(editor.make_builder(node).schemas, sizes, cut.size)[1].lengths:
+    if find_shortest(editor.make_builder(node).schemas, sizes, facts.size)[1].lengths:
         return
     if node in editor.analyse_once(_find_if_counted):
         return
     before, where = editor.describe(node), editor.locate(node)
-    parts = editor.make_builder(node).split(data, cut.axis, cut.size, sizes)
+    parts = editor.make_builder(node).split(data, facts.axis, facts.size, sizes)
     editor.substitute(node, list(parts))
     editor.record(where, before, editor.describe_producer(parts[0]), "the lengths follow from their number")
 

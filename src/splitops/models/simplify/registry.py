@@ -217,12 +217,12 @@ def check_allowed(names: Iterable[str]) -> frozenset[str]:
     return _check_names(names, ALLOWANCES, "allowance")
 
 
-def _check_names(names: Iterable[str], rows: Mapping[str, object], what: str) -> frozenset[str]:
+def _check_names(names: Iterable[str], allowed: Mapping[str, object], what: str) -> frozenset[str]:
     try:
         wanted = frozenset([names] if isinstance(names, str) else names)
     except TypeError as error:
-        raise ModelError(f"{shown(names)} is not a list of {what} names: use {', '.join(rows)}") from error
+        raise ModelError(f"{shown(names)} is not a list of {what} names: use {', '.join(allowed)}") from error
     for name in sorted(map(str, wanted)):
-        if name not in rows:
-            raise ModelError(f"unknown {what} {shown(name)}: use {', '.join(rows)}")
+        if name not in allowed:
+            raise ModelError(f"unknown {what} {shown(name)}: use {', '.join(allowed)}")
     return wanted

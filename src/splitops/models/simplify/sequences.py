@@ -24,14 +24,14 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not changed.
     """
     assert isinstance(editor, OnnxEditor)  # no other format has sequences
-    cut, data = editor.read_split_facts(node), node.inputs[0]
+    facts, data = editor.read_split_facts(node), node.inputs[0]
     sequence = node.outputs[0]
-    if cut is None or data is None:
+    if facts is None or data is None:
         return
     before, where = editor.describe(node), editor.locate(node)
     readers = find_consumers(sequence)
-    work = _Work(node, data, cut, editor)
-    done = [reader for reader in readers if cut.removable and work.needs_no_part(reader)]
+    work = _Work(node, data, facts, editor)
+    done = [reader for reader in readers if facts.removable and work.needs_no_part(reader)]
     remaining = [reader for reader in readers if reader not in done]
     needless = not sequence.is_graph_output() and all(map(work.can_read_parts, remaining))
     # A Split replaces the sequence only if the sequence is then unused, and the nodes are not more.
@@ -43,7 +43,7 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     if remaining:
         work.rewrite_with_parts(remaining)
         done = readers
-    if not done and not (not readers and needless and cut.removable):
+    if not done and not (not readers and needless and facts.removable):
         return
     if needless:
         editor.remove(node)
@@ -54,14 +54,14 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
 class _Work:
     """Rewrites the nodes that use the sequence of a SplitToSequence. ``made`` describes the new nodes."""
 
-    def __init__(self, node: ir.Node, data: ir.Value, cut: SplitFacts, editor: OnnxEditor) -> None:
+    def __init__(self, node: ir.Node, data: ir.Value, facts: SplitFacts, editor: OnnxEditor) -> None:
         self.node = node
         self.data = data
-        self.cut = cut
+        self.facts = facts
         self.editor = editor
         self.parts: list[ir.Value] = []
         self.made: list[str] = []
-        self.count = None if cut.elements is None else len(cut.elements)
+        self.count = None if facts.elements is None else len(facts.elements)
 
     def describe(self) -> str:
         """Return a description of the nodes that replace the sequence."""
@@ -72,22 +72,22 @@ class _Work:
     def needs_no_part(self, reader: ir.Node) -> bool:
         """Return whether a node can be rewritten without parts, if the split cannot fail."""
         if is_operator(reader, "SequenceLength"):
-            return self.count is not None or self.cut.division.rule is SizeRule.CHUNK
+            return self.count is not None or self.facts.division.rule is SizeRule.CHUNK
         return is_operator(reader, "ConcatFromSequence") and self._is_inverse(reader)
 
     def count_nodes(self, reader: ir.Node) -> int:
         """Return the number of nodes that replace a node, without the Split that all share."""
         if is_operator(reader, "SequenceLength"):
-            return 1 if self.count is not None else 2 if self.cut.division.chunk == 1 else 4
+            return 1 if self.count is not None else 2 if self.facts.division.chunk == 1 else 4
         if is_operator(reader, "SequenceAt"):
             if not self._is_gather(reader):
                 return 0
-            return 1 if find_position(reader) is not None or self.cut.squeeze else 2
-        return 0 if self.cut.removable and self._is_inverse(reader) else 1
+            return 1 if find_position(reader) is not None or self.facts.squeeze else 2
+        return 0 if self.facts.removable and self._is_inverse(reader) else 1
 
     def needs_split(self, readers: list[ir.Node]) -> bool:
         """Return whether a Split is needed to rewrite nodes that :meth:`can_read_parts`."""
-        if readers and not self.cut.removable:
+        if readers and not self.facts.removable:
             return True
         return not all(self._is_gather(reader) or is_operator(reader, "SequenceLength") for reader in readers)
 
@@ -101,13 +101,13 @@ class _Work:
         self.made.append(self.data.name or "its input")
 
     def _rewrite_length(self, reader: ir.Node) -> None:
-        editor, cut = self.editor, self.cut
+        editor, facts = self.editor, self.facts
         if self.count is not None:
             value = editor.add_constant_node(ir.tensor(np.array(self.count, np.int64)), reader)
         else:
-            chunk = cut.division.chunk
+            chunk = facts.division.chunk
             builder = editor.make_builder(reader)
-            value = builder.add_size(self.data, builder.add_constant(np.array(cut.axis, np.int64)))
+            value = builder.add_size(self.data, builder.add_constant(np.array(facts.axis, np.int64)))
             if chunk > 1:
                 value = builder.add("Add", [value, builder.add_constant(np.array(chunk - 1, np.int64))])
                 value = builder.add("Div", [value, builder.add_constant(np.array(chunk, np.int64))])
@@ -116,12 +116,12 @@ class _Work:
 
     def _is_inverse(self, reader: ir.Node) -> bool:
         """Return whether a ConcatFromSequence returns the data. It would fail on an empty sequence."""
-        cut, size = self.cut, self.cut.size
+        facts, size = self.facts, self.facts.size
         least = size if isinstance(size, int) else size.lo
         return (
-            (least > 0 or bool(cut.parts))
-            and self._read_axis(reader) == cut.axis
-            and (read_new_axis(reader) is cut.squeeze)
+            (least > 0 or bool(facts.parts))
+            and self._read_axis(reader) == facts.axis
+            and (read_new_axis(reader) is facts.squeeze)
         )
 
     def _read_axis(self, reader: ir.Node) -> int | None:
@@ -129,7 +129,7 @@ class _Work:
         attribute = reader.attributes.get("axis")
         if attribute is None or attribute.is_ref():
             return None
-        rank = self.cut.rank - int(self.cut.squeeze) + int(read_new_axis(reader) is True)
+        rank = self.facts.rank - int(self.facts.squeeze) + int(read_new_axis(reader) is True)
         axis = int(attribute.value)
         return axis % rank if -rank <= axis < rank else None
 
@@ -137,7 +137,7 @@ class _Work:
 
     def can_read_parts(self, reader: ir.Node) -> bool:
         """Return whether a node can use parts instead of the sequence."""
-        cut = self.cut
+        facts = self.facts
         if is_operator(reader, "SequenceAt"):
             position = find_position(reader)
             if position is None:
@@ -147,22 +147,22 @@ class _Work:
             if self._single:
                 # Gather rejects the same positions as SequenceAt. With a known size, the position must exist.
                 return self.count is None or -self.count <= position < self.count
-            return bool(cut.parts) and -len(cut.parts) <= position < len(cut.parts)
+            return bool(facts.parts) and -len(facts.parts) <= position < len(facts.parts)
         if is_operator(reader, "SequenceLength"):
-            return bool(cut.parts)
+            return bool(facts.parts)
         if is_operator(reader, "ConcatFromSequence"):
-            plain = read_new_axis(reader) is False and not cut.squeeze
-            return plain and bool(cut.parts) and self._read_axis(reader) is not None
+            plain = read_new_axis(reader) is False and not facts.squeeze
+            return plain and bool(facts.parts) and self._read_axis(reader) is not None
         return False
 
     @property
     def _single(self) -> bool:
         """Whether each element is one position of the axis, for every size of the axis."""
-        return self.cut.division.rule is SizeRule.CHUNK and self.cut.division.chunk == 1
+        return self.facts.division.rule is SizeRule.CHUNK and self.facts.division.chunk == 1
 
     def rewrite_with_parts(self, readers: list[ir.Node]) -> None:
         """Rewrite nodes that :meth:`can_read_parts`."""
-        if not self.cut.removable:
+        if not self.facts.removable:
             self._get_parts()  # the Split checks the lengths, even if no part is used
         for reader in readers:
             if self._is_gather(reader):
@@ -177,28 +177,28 @@ class _Work:
         """Return whether a SequenceAt becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
-        return self.cut.squeeze or not self.cut.parts or find_position(reader) is None
+        return self.facts.squeeze or not self.facts.parts or find_position(reader) is None
 
     def _write_gather(self, reader: ir.Node) -> None:
-        editor, cut, builder = self.editor, self.cut, self.editor.make_builder(reader)
+        editor, facts, builder = self.editor, self.facts, self.editor.make_builder(reader)
         position = find_position(reader)
         if position is not None:
-            index = builder.add_constant(np.full(() if cut.squeeze else (1,), position, np.int64))
+            index = builder.add_constant(np.full(() if facts.squeeze else (1,), position, np.int64))
         else:
             scalar = reader.inputs[1]
             assert scalar is not None
-            index = scalar if cut.squeeze else builder.reshape(scalar, (1,), (1,))
-        part = builder.add("Gather", [self.data, index], {"axis": cut.axis})
-        annotate_like(part, self.data, {cut.axis: None if cut.squeeze else 1})
+            index = scalar if facts.squeeze else builder.reshape(scalar, (1,), (1,))
+        part = builder.add("Gather", [self.data, index], {"axis": facts.axis})
+        annotate_like(part, self.data, {facts.axis: None if facts.squeeze else 1})
         editor.substitute(reader, [part])
         self.made.append("Gather")
 
     def _get_parts(self) -> list[ir.Value]:
         if not self.parts:
-            sizes = self.cut.sizes
+            sizes = self.facts.sizes
             assert sizes is not None
             self.parts = self.editor.make_builder(self.node).split(
-                self.data, self.cut.axis, self.cut.size, sizes
+                self.data, self.facts.axis, self.facts.size, sizes
             )
             self.made.append(self.editor.describe_producer(self.parts[0]))
         return self.parts

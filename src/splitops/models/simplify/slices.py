@@ -177,13 +177,13 @@ def _replace_by_split(
         size, positions = tensor.shape[axis], readers.values()
         if not isinstance(size, int):
             continue
-        cover = (
+        spans = (
             list_strided_ranges(find_stride(positions, size) or 0, size)
             if strided
             else _partition_axis(positions, size)
         )
-        if len(cover) > 1:
-            _write_split(data, axis, cover, readers, editor, strided=strided, squeezed=squeezed)
+        if len(spans) > 1:
+            _write_split(data, axis, spans, readers, editor, strided=strided, squeezed=squeezed)
             return
 
 
@@ -196,7 +196,7 @@ def _partition_axis(taken: Iterable[range], size: int) -> list[range]:
 def _write_split(
     data: ir.Value,
     axis: int,
-    cover: Sequence[range],
+    spans: Sequence[range],
     readers: Mapping[ir.Node, range],
     editor: Editor,
     *,
@@ -205,17 +205,14 @@ def _write_split(
 ) -> None:
     first = min(readers, key=lambda reader: editor.find_position(reader) or 0)
     where, before = editor.locate(first), f"{len(readers)} x {first.op_type}(axis={axis})"
-    builder, sizes, shape = (
-        editor.make_builder(first),
-        [len(positions) for positions in cover],
-        find_shape(data),
-    )
+    builder, shape = editor.make_builder(first), find_shape(data)
+    sizes = [len(positions) for positions in spans]
     if strided and shape is not None:  # into an axis of the steps and an axis of the positions in a step
-        inner = [sizes[0], len(cover), *(_read_inner_sizes(shape, axis) or ())]
+        inner = [sizes[0], len(spans), *(_read_inner_sizes(shape, axis) or ())]
         data = builder.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
-        axis, sizes = axis + 1, [1] * len(cover)
+        axis, sizes = axis + 1, [1] * len(spans)
     parts = builder.split(data, axis, sum(sizes), sizes)
-    by_positions = dict(zip(cover, parts, strict=True))
+    by_positions = dict(zip(spans, parts, strict=True))
     for reader, positions in readers.items():
         if positions in by_positions:
             part = by_positions[positions]

@@ -30,51 +30,52 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     kind = None if data is None else find_type(data)
     if data is None or kind is None or not (kind.integer or NUMERICS in allow):
         return
-    movers = find_reshapes_before(data, node, editor)
-    top = movers[0].inputs[0] if movers else data
-    cover = None if top is None or top.producer() is None else find_partition(node, data, editor)
-    if top is None or cover is None or len(data.uses()) != len(cover.nodes):
+    chain = find_reshapes_before(data, node, editor)
+    top = chain[0].inputs[0] if chain else data
+    partition = None if top is None or top.producer() is None else find_partition(node, data, editor)
+    if top is None or partition is None or len(data.uses()) != len(partition.nodes):
         return
-    if movers:
-        plan = plan_hoist(movers, cover, editor)
-    elif cover.squeezed or any(map(editor.has_fixed_name, cover.parts)):
+    if chain:
+        plan = plan_hoist(chain, partition, editor)
+    elif partition.squeezed or any(map(editor.has_fixed_name, partition.parts)):
         plan = None
     else:
-        sizes = zip(cover.sizes, cover.parts, strict=True)
-        plan = cover.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
+        sizes = zip(partition.sizes, partition.parts, strict=True)
+        plan = partition.axis, [HoistedPart(size, part, (), ()) for size, part in sizes]
     if plan is None or len(plan[1]) < 2:
         return
     axis, parts = plan
-    row = _find_product(top, axis, editor)
-    divided = None if row is None else _split_constants(row, axis, [part.size for part in parts], editor)
-    if row is None or divided is None:
+    product = _find_product(top, axis, editor)
+    lengths = [part.size for part in parts]
+    divided = None if product is None else _split_constants(product, axis, lengths, editor)
+    if product is None or divided is None:
         return
-    where, first = editor.locate(cover.nodes[0]), cover.nodes[0]
-    before = ", ".join(one.op_type for one in (*row, *movers, first))
+    where, first = editor.locate(partition.nodes[0]), partition.nodes[0]
+    before = ", ".join(one.op_type for one in (*product, *chain, first))
     for index, part in enumerate(parts):
         if has_consumers(part.end):
-            made = _write_part(row, divided, index, axis, part.size, first, editor)
+            made = _write_part(product, divided, index, axis, part.size, first, editor)
             editor.replace(part.end, apply_moves(part.moves, first, made, editor))
         editor.remove(*part.old_nodes)
-    editor.remove(*row, *movers, *cover.nodes)
-    after = f"{len(parts)} x {', '.join(one.op_type for one in row)}"
+    editor.remove(*product, *chain, *partition.nodes)
+    after = f"{len(parts)} x {', '.join(one.op_type for one in product)}"
     editor.record(where, before, after, "its weights are constant")
 
 
 def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
     """Return the product that produces a value and the addition of a bias that may follow it, or None."""
-    row: list[ir.Node] = []
+    nodes: list[ir.Node] = []
     while True:
         node = value.producer()
         alone = len(value.uses()) == 1 and not value.is_graph_output()
         if node is None or not alone or editor.find_weight_axes(node, axis) is None or len(node.outputs) != 1:
             return None
-        row.insert(0, node)
+        nodes.insert(0, node)
         if editor.find_role(node) is not Role.SUM:
-            return row
+            return nodes
         constant = 1 if is_constant(node.inputs[1]) else 0
         added = node.inputs[1 - constant]
-        if len(row) > 1 or added is None or find_shape(added) != find_shape(value):
+        if len(nodes) > 1 or added is None or find_shape(added) != find_shape(value):
             return None
         value = added
 
@@ -83,11 +84,11 @@ SplitConstants = Mapping[ir.Value, Sequence[ir.Value]]
 
 
 def _split_constants(
-    row: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor
+    product: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor
 ) -> SplitConstants | None:
     """Return the parts of each constant that determines the axis, or None if one of them cannot be split."""
     parts: dict[ir.Value, Sequence[ir.Value]] = {}
-    for node in row:
+    for node in product:
         for index, own in (editor.find_weight_axes(node, axis) or {}).items():
             whole = node.inputs[index]
             shape = None if whole is None else find_shape(whole)
@@ -101,7 +102,7 @@ def _split_constants(
 
 
 def _write_part(
-    row: Sequence[ir.Node],
+    product: Sequence[ir.Node],
     divided: SplitConstants,
     index: int,
     axis: int,
@@ -111,14 +112,14 @@ def _write_part(
 ) -> ir.Value:
     """Add the nodes that compute a part before ``before``, and return the part."""
     part: ir.Value | None = None
-    for node in row:
+    for node in product:
         inputs: list[ir.Value | None] = []
         for value in node.inputs:
             if value is not None and value in divided:
                 editor.insert_part(divided[value][index], value, before)
                 inputs.append(divided[value][index])
             else:
-                inputs.append(part if part is not None and value is row[0].outputs[0] else value)
+                inputs.append(part if part is not None and value is product[0].outputs[0] else value)
         part = editor.make_builder(before).repeat(node, inputs, replace_sizes(node.outputs[0], {axis: size}))
     assert part is not None
     return part
