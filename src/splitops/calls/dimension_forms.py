@@ -8,9 +8,10 @@ same form.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from splitops.calls.arguments import bind_call
+from splitops.common.integers import INT64_MAX
 from splitops.errors import ArrayError, shown
 from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim, to_entries, to_integer
@@ -19,8 +20,6 @@ from splitops.splitting.inference import Inference, infer_binding
 
 DimensionForm = int | str | tuple[int, int | None] | None
 ShapeForm = tuple[DimensionForm, ...] | None
-
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 def infer_call(
@@ -58,12 +57,12 @@ def _parse_dimension(form: Any) -> Dim:
     if isinstance(form, str) and form:
         return Range(name=form)
     size = to_integer(form)
-    if size is not None and 0 <= size <= _INT64_MAX:
+    if size is not None and 0 <= size <= INT64_MAX:
         return size
     if isinstance(form, tuple | list) and len(form) == 2:
         lo, hi = to_integer(form[0]), to_integer(form[1])
-        if lo is not None and 0 <= lo <= _INT64_MAX and (form[1] is None or (hi is not None and lo <= hi)):
-            return make_dim(lo, None if hi is not None and hi > _INT64_MAX else hi)  # no size is larger
+        if lo is not None and 0 <= lo <= INT64_MAX and (form[1] is None or (hi is not None and lo <= hi)):
+            return make_dim(lo, None if hi is not None and hi > INT64_MAX else hi)  # no size is larger
     raise ArrayError(
         f"a dimension is {shown(form)}, but it must be an integer >= 0, a name, an interval (lo, hi) or None"
     )

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.native._types import Array, Parts, SplitPlan
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def _check_integers(values: Sequence[int], what: str) -> tuple[int, ...]:
@@ -21,7 +20,7 @@ def _check_integers(values: Sequence[int], what: str) -> tuple[int, ...]:
     for i, value in enumerate(result):
         if not isinstance(value, int):
             raise TypeError(f"{what}[{i}] must be an int, not {type(value).__name__}")
-        if not _INT64_MIN <= value <= _INT64_MAX:
+        if not INT64_MIN <= value <= INT64_MAX:
             raise ValueError(f"{what}[{i}] does not fit into 64 bits")
     return result
 
@@ -126,7 +125,7 @@ class Plan(SplitPlan):
         """
         data = self._check_array(array)
         others = prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
-        if sum(self.sizes) * data.itemsize * others > _INT64_MAX:
+        if sum(self.sizes) * data.itemsize * others > INT64_MAX:
             raise MemoryError("the total size of the parts does not fit into 63 bits")
         container: Callable[[Iterator[Array]], Parts] = list if self.sequence else tuple
         return container(part.copy(order="C") for part in self._cut(data))

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.integers import INT64_MAX
 from splitops.native.positioned import read_at, write_at
 
 _Table = npt.NDArray[np.int64]
@@ -24,7 +25,6 @@ _READ: Final = 1 << 20
 """Bytes that are read at a time, so that they are still in the caches when they are moved."""
 _TICK: Final = 0.05
 _MAX_BYTES: Final = 1 << 60  # a block must fit in memory
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def _check(
     if (passes < 1).any():
         raise ValueError("a pass has no rows")
     _check_lanes(sources, passes, source_files)
-    _check_lanes(targets, passes, _INT64_MAX if target_files is None else len(target_files))
+    _check_lanes(targets, passes, INT64_MAX if target_files is None else len(target_files))
     rows = [min(pair) for pair in passes.tolist()]
     block = sum(rows[number] * stride for number, *_, stride in (*sources.tolist(), *targets.tolist()))
     if max(block, sum(-(-total // of_block) for total, of_block in passes.tolist())) > _MAX_BYTES:
@@ -182,7 +182,7 @@ def _check_lanes(lanes: _Table, passes: _Table, files: int) -> None:
         if not 0 <= file < files:
             raise ValueError("a lane has no file")
         last = base + int(passes[number, 0]) * stride + used
-        if base < 0 or used < 1 or stride < used or last > _INT64_MAX:
+        if base < 0 or used < 1 or stride < used or last > INT64_MAX:
             raise ValueError("a lane is outside of any file")
 
 

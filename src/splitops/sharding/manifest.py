@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from splitops.common.integers import INT64_MAX
 from splitops.common.json_values import read_values, to_json_values
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import PlanError, SplitError, brief, shown, shown_path
@@ -40,7 +41,6 @@ SOURCE: Final = "source"
 MARK: Final = "rank.json"
 """The file in the folder of a rank with its number, the number of ranks, and the run that wrote it."""
 _LARGEST: Final = 1 << 30
-_MAX_FILE: Final = (1 << 63) - 1
 _MAX_MODEL: Final = 1 << 31
 
 
@@ -253,8 +253,8 @@ def _read_kind(
 
 def _read_size(file: Mapping[str, Any]) -> int:
     size: int = file["size"]
-    if size > _MAX_FILE:
-        raise PlanError(f"{shown(file['name'])} has {shown(size)} bytes: the maximum is {_MAX_FILE}")
+    if size > INT64_MAX:
+        raise PlanError(f"{shown(file['name'])} has {shown(size)} bytes: the maximum is {INT64_MAX}")
     return size
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from splitops.common.integers import INT32_MAX
 from splitops.errors import Rule, RuleError, nearest, shown
 from splitops.models.formats.openvino.nodes import LayerNode, get_layer
 from splitops.models.formats.walk import canonicalise, has_layers
@@ -32,8 +33,6 @@ from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import bound_part, hull
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
-
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 class Certainty(IntEnum):
@@ -221,7 +220,7 @@ class SplitPredicates:
             return None
         # Unknown entries are sizes computed from shapes, which are far below 2^31.
         integers = [entry for entry in value if entry is not None]
-        return any(abs(entry) > _INT32_MAX or entry != int(entry) for entry in integers)
+        return any(abs(entry) > INT32_MAX or entry != int(entry) for entry in integers)
 
     def rank_above(self, number: int) -> bool | None:
         """The data has more than N axes. Not: The data has at most N axes."""

@@ -15,7 +15,6 @@ from splitops.models.split_nodes.ways import get_onnx_types
 
 _SINCE: Final = 10
 """The first opset whose Slice reads its bounds from inputs."""
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 import onnx_ir as ir
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError, Where
 from splitops.models.abstract_values import AbstractTensor, may_be
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
@@ -24,7 +25,6 @@ from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_in
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _MAX_INITIAL: Final = 4096
 """Maximum elements of an unused initial value with the shape of the final one; larger ones get size 1."""
 
@@ -209,7 +209,7 @@ class _Loop:
             require(number >= -1, f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
-        zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, _INT64_MAX))
+        zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, INT64_MAX))
         return self.builder.add("Where", [self.builder.add("Less", [trips, zero]), endless, trips]), going
 
     def _has_iteration(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
@@ -256,14 +256,14 @@ class _Loop:
         axis, outer = self._get_axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
         if slicing.low or slicing.high != -1:
-            parts = outer.slice_axis(value, axis, slicing.low, slicing.high + 1 or _INT64_MAX)
+            parts = outer.slice_axis(value, axis, slicing.low, slicing.high + 1 or INT64_MAX)
         same = self.layer.type == "Loop" or self._infer_count(value, slicing) is not None
         if not (single and same) and trips is not None:
             count = self._make_count(value, slicing) if same else trips
             middle = [count] if single else [count, outer.add_ints([slicing.size])]
             parts = _reshape_axes(outer, parts, axis, axis + 1, middle)
         if slicing.reverse:
-            bounds = [outer.add_ints([number]) for number in (-1, _INT64_MIN, axis, -1)]
+            bounds = [outer.add_ints([number]) for number in (-1, INT64_MIN, axis, -1)]
             parts = outer.add("Slice", [parts, *bounds])
         at = builder.unsqueeze(self.iteration, 0) if single else self.iteration
         part = builder.add("Gather", [parts, at], {"axis": axis})
@@ -328,7 +328,7 @@ class _Loop:
         shape = replace_sizes(part, {axis: None}) if single else what.shape
         annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if slicing.reverse:
-            bounds = [builder.add_ints([number]) for number in (-1, _INT64_MIN, 0, -1)]
+            bounds = [builder.add_ints([number]) for number in (-1, INT64_MIN, 0, -1)]
             stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
@@ -355,7 +355,7 @@ def _reshape_axes(
     """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to before ``end``."""
     shape, known_shape = builder.add("Shape", [value]), _get_tensor(value).shape
     before = [builder.slice_axis(shape, 0, 0, first)] if first else []
-    after = builder.slice_axis(shape, 0, end, _INT64_MAX)
+    after = builder.slice_axis(shape, 0, end, INT64_MAX)
     pattern = builder.add("Concat", [*before, *sizes, after], {"axis": 0})
     # A 0 in a pattern copies the size at its own position, which is wrong if an axis has moved.
     keeps_positions = len(sizes) == end - first or (

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from splitops.common.integers import INT64_MAX
 from splitops.errors import ModelError, Where
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.empty_reshapes import write_empty_reshape
@@ -27,7 +28,6 @@ from splitops.spec.sizes.dims import Range
 CONSTANTS_OF_EVERY_TYPE: Final = 9
 """The first opset whose Constant supports every element type."""
 
-_INT64_MAX: Final = (1 << 63) - 1
 _MAX_BODIES: Final = 8
 """Maximum nesting of bodies of operators."""
 
@@ -238,7 +238,7 @@ def _fold_constant(node: ir.Node) -> ir.Attr | None:
 def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
     """Write ``start`` and ``end`` of a Shape, which exist from opset 15 on, as a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
-    begin, end = bounds.get("start", 0), bounds.get("end", _INT64_MAX)
+    begin, end = bounds.get("start", 0), bounds.get("end", INT64_MAX)
     builder = OnnxOpBuilder(opset, names, make_stem(node))
     shape = builder.add("Shape", [node.inputs[0]])
     builder.replace(node, [builder.slice_axis(shape, 0, begin, end)])

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, assert_never
 import numpy as np
 import onnx_ir as ir
 
+from splitops.common.integers import INT32_MAX, INT64_MAX
 from splitops.errors import ModelError, RuleError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.check.baked import find_baked_lengths
@@ -45,7 +46,6 @@ from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
-from splitops.splitting.binding.lengths import INT64_MAX
 
 _Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
 _MAX_OUTPUTS: Final = 1 << 12
@@ -59,7 +59,6 @@ _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size o
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _POSITIONS: Final = "positions of each part, 8 bytes an entry of the axis"
 _OF_ONNX: Final = {*Repair, Kind.PARTS, Kind.SEQUENCE, Kind.CASTS} - {Repair.OPEN}
-_INT32_MAX: Final = (1 << 31) - 1
 _UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
 _NAMED_PORTS: Final = "its ports define names of model outputs"
 
@@ -334,7 +333,7 @@ class FixWriter:
         way = self._find_way(node, split_node, Kind.SLICES)
         if way is None:
             raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        if isinstance(size, int) and size > _INT32_MAX and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS:
+        if isinstance(size, int) and size > INT32_MAX and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS:
             self._slice_two_axes(node, way, size)
         else:
             write_split(node, split_node, way, self.editor.make_builder(node))
@@ -379,7 +378,7 @@ class FixWriter:
         axes = builder.add_ints([way.axis, 0 if way.axis % len(shape) else 1])
         parts: list[ir.Value | None] = []
         for output, (begin, end) in zip(node.outputs, way.bounds, strict=True):
-            if end == _INT32_MAX:
+            if end == INT32_MAX:
                 end -= size
             stops = builder.add_ints([INT64_MAX if end is None else end, INT64_MAX])
             part = builder.add("Slice", [data, builder.add_ints([begin or 0, 0]), stops, axes], hint="part")

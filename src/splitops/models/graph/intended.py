@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from splitops.common.integers import INT64_MAX
 from splitops.errors import Rule, RuleError
 from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.graph.onnx import find_elements
@@ -20,7 +21,6 @@ from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_p
 from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
-from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_LENGTHS: Final = 1 << 16
 CLEAR_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})

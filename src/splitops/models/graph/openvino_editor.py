@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from splitops.common.integers import INT32_MAX
 from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.formats.openvino.builder import make_const, make_layer, make_port
@@ -40,7 +41,6 @@ _ROLES: Final = get_roles(DOMAIN)
 _INT64: Final = ELEMENT_TYPES["int64"]
 _WITH_SLICE: Final = 11
 """The first IR version with Slice; readers of older versions may lack it."""
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 class OpenVINOEditor(Editor):
@@ -344,5 +344,5 @@ def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]
         return [index * chunk for index in range(count)], [(0, chunk)] * count
     # For a -1, OpenVINO does not check that the rest is not negative.
     others = sum(length for length in lengths.lengths if length >= 0)
-    bounds = [(0, _INT32_MAX) if length < 0 else (length, length) for length in lengths.lengths]
+    bounds = [(0, INT32_MAX) if length < 0 else (length, length) for length in lengths.lengths]
     return [others if length < 0 else 0 for length in lengths.lengths], bounds

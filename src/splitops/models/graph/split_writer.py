@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
+from splitops.common.integers import INT64_MAX
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.arithmetic import compute_lengths, compute_uniform_bounds, resolve_lengths
 from splitops.models.graph.onnx import (
@@ -30,7 +31,6 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.spec.sizes.rules import SizeRule
-from splitops.splitting.binding.lengths import INT64_MAX
 
 _MAX_POSITIONS: Final = 1 << 12
 """Maximum length of a part that is gathered at constant positions."""

@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import chain
 from typing import Final, TypeVar
 
+from splitops.common.integers import INT32_MAX
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entry, meet_shapes
 from splitops.models.ops.integer_math import ARITHMETIC
 from splitops.models.ops.operator import Unknown
@@ -320,7 +321,7 @@ def _count_backward(size: Dim, start: int | Range | None, end: int | Range | Non
 def _is_endless(index: Entry, size: Dim) -> bool:
     """Return whether an index is past the end of an axis, or the INT_MAX that ONNX recommends for it."""
     is_open = isinstance(size, Range) and size.hi is None
-    return _get_min(index) >= _get_max(size) or (is_open and index == _INT32_MAX)
+    return _get_min(index) >= _get_max(size) or (is_open and index == INT32_MAX)
 
 
 def _is_before(index: int, size: Dim) -> bool:
@@ -368,8 +369,7 @@ def _get_max(size: Dim) -> int:
     return size if isinstance(size, int) else _ENDLESS if size.hi is None else size.hi
 
 
-_INT32_MAX: Final = (1 << 31) - 1
-_BEFORE: Final = (-_INT32_MAX, -_INT32_MAX - 1)
+_BEFORE: Final = (-INT32_MAX, -INT32_MAX - 1)
 _ENDLESS: Final = (1 << 63) - 1
 """The largest 64-bit integer: no axis reaches it, and slices write it for the end."""
 _ADD: Final = ARITHMETIC["Add"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from splitops.common.integers import INT64_MAX
 from splitops.models.abstract_values import AbstractTensor, Value
 from splitops.models.ops.operator import (
     Attribute,
@@ -110,7 +111,6 @@ SLICE: Final = Operator(
     can_convert_node=_can_convert_node,
 )
 
-_END: Final = (1 << 63) - 1
 _NUMPY: Final[dict[str, Any]] = {"new": None, "...": ...}
 _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
@@ -134,7 +134,7 @@ def _iter_keys(operands: Operands) -> Iterator[Any]:
         elif index in masks[3]:
             yield start
         else:
-            first, last = (_END, -_END) if step < 0 else (0, _END)
+            first, last = (INT64_MAX, -INT64_MAX) if step < 0 else (0, INT64_MAX)
             yield slice(first if index in masks[0] else start, last if index in masks[1] else end, step)
 
 

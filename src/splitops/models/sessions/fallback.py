@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 from onnx import ModelProto, NodeProto
 
+from splitops.common.integers import INT32_MAX
 from splitops.errors import Where, shown
 from splitops.models.check.checking import describe_match, find_limits, find_quirks
 from splitops.models.check.limits import Outcome
@@ -49,7 +50,6 @@ _ROUNDED: Final = 1 << 24
 _MAX_OUTPUTS: Final = 1 << 12
 """Maximum number of outputs of a split: onnxruntime and OpenVINO plan them in quadratic time."""
 _ANY_SIZE: Final = 1 << 62
-INT32_MAX: Final = (1 << 31) - 1
 REPEATING: Final = frozenset({"Loop", "Scan", "SequenceMap", "TensorIterator"})
 
 NodeKey = tuple[str | None, str | None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from splitops.common.integers import INT64_MAX
 from splitops.errors import Rule, shown
 from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import Division
@@ -9,7 +10,6 @@ from splitops.spec.sizes.dims import to_integer
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact
-from splitops.splitting.binding.lengths import INT64_MAX
 from splitops.splitting.binding.node import Node
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import Rule, brief, shown
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Shape, to_integer
@@ -13,8 +14,6 @@ from splitops.splitting.binding.compiled_schema import Operand
 from splitops.splitting.binding.facts import Fact, Number
 from splitops.splitting.binding.node import Node, format_shape
 
-INT64_MAX: Final = (1 << 63) - 1
-_INT64_MIN: Final = -(1 << 63)
 _MAX_UNKNOWN: Final = 1 << 16
 """Maximum number of unknown lengths that are listed one by one."""
 _INTEGERS: Final = frozenset({int})
@@ -115,7 +114,7 @@ def _check_length(node: Node, place: Operand, value: Number | None) -> int | Non
     """Convert a length to an integer without loss."""
     if value is None:
         return None
-    if not _INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
+    if not INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
         got = f"{place.name} has {shown(value)} in it"
         raise node.make_error(
             Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value

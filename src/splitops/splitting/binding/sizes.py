@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from splitops.common.integers import INT64_MAX
 from splitops.errors import Rule, RuleError, brief
 from splitops.spec.operators.schemas import SourceKind
 from splitops.spec.sizes.arithmetic import Division, describe, find_violation
 from splitops.spec.sizes.dims import Dim, Range, Shape
 from splitops.spec.sizes.ranges import find_valid_sizes, merge_unknown_lengths
 from splitops.splitting.binding.compiled_schema import Operand
-from splitops.splitting.binding.lengths import INT64_MAX, Lengths
+from splitops.splitting.binding.lengths import Lengths
 from splitops.splitting.binding.node import Node, format_shape
 
 

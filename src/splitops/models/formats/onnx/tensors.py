@@ -15,12 +15,12 @@ import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from splitops.common.documents import MAX_RANK
+from splitops.common.integers import INT64_MAX
 from splitops.common.untrusted_files import DataFolder, read_range
 from splitops.errors import ModelError, Where, shown
 from splitops.spec.elements.packing import unpack
 from splitops.spec.elements.types import ElementType, from_onnx
 
-_MAX_BYTES: Final = (1 << 63) - 1
 _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
@@ -238,7 +238,7 @@ def compute_byte_count(tensor: TensorProto, where: Where) -> int:
     if any(dim < 0 for dim in dims):
         raise _make_error(tensor, f"has shape {dims}, with a negative size", where)
     # This holds for an empty tensor, too: NumPy multiplies the sizes other than 0.
-    if math.prod(dim for dim in dims if dim) * 16 > _MAX_BYTES:
+    if math.prod(dim for dim in dims if dim) * 16 > INT64_MAX:
         raise _make_error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
     elements: int = math.prod(dims)
     return -(-elements * _get_element_type(tensor, where).bits // 8)

@@ -10,19 +10,18 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from splitops.common.documents import MAX_RANK
+from splitops.common.integers import INT32_MAX
 from splitops.common.untrusted_files import read_range
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.shapes import compute_element_count
 from splitops.spec.elements.packing import compute_packed_size, pack, unpack
 from splitops.spec.elements.types import ElementType
-
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 class Weights:
@@ -143,7 +142,7 @@ def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
             raise ModelError(f"a string constant has a value of type {type(value).__name__}")
         texts.append(value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    if ends[-1] > _INT32_MAX or len(texts) > _INT32_MAX:
+    if ends[-1] > INT32_MAX or len(texts) > INT32_MAX:
         raise ModelError(f"strings of {ends[-1]} bytes are more than a constant can store")
     return np.array([len(texts), *ends.tolist()], "<i4").tobytes() + b"".join(texts)
 

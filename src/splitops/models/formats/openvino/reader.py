@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 from xml.etree.ElementTree import Element
 
 from splitops.common.documents import MAX_RANK
+from splitops.common.integers import INT32_MAX
 from splitops.common.untrusted_files import DataFolder, make_location, read_bounded
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.constants import Constant, Weights
@@ -28,8 +29,6 @@ from splitops.models.formats.openvino.shapes import parse_integer, parse_number
 
 VERSIONS: Final = (10, 11)
 """The IR versions that are read and written."""
-
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 class SingleLayerError(ModelError):
@@ -234,6 +233,6 @@ def _read_integer(element: Element, name: str, what: str, where: Where, *, minim
     if text is None:
         raise ModelError(f"a <{what}> has no {name}", where)
     value = parse_number(text, name, where, minimum=minimum)
-    if value > _INT32_MAX:
-        raise ModelError(f"{name} = {value} of a <{what}> is more than {_INT32_MAX}", where)
+    if value > INT32_MAX:
+        raise ModelError(f"{name} = {value} of a <{what}> is more than {INT32_MAX}", where)
     return value

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from splitops.common.documents import MAX_RANK
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError, Where
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
-_INT64_MAX: Final = (1 << 63) - 1
 _INTEGER: Final = re.compile(r"\s*(-?[0-9]{1,20})(?:\.0*)?\s*")
 _NUMBER: Final = re.compile(r"\s*([+-]?[0-9]{1,20})")
 _SIZE: Final = re.compile(r"(-?[0-9]{1,20})")
@@ -45,7 +45,7 @@ def parse_number(text: str, what: str, where: Where, *, minimum: int | None = No
 def _parse(form: re.Pattern[str], text: str, what: str, where: Where, minimum: int | None) -> int:
     match = form.fullmatch(text)
     value = int(match[1]) if match else None
-    if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+    if value is None or not INT64_MIN <= value <= INT64_MAX:
         raise ModelError(f"{what} = {text[:80]!r} is not a 64-bit integer", where)
     if minimum is not None and value < minimum:
         raise ModelError(f"{what} = {value} is less than {minimum}", where)
@@ -79,9 +79,9 @@ def _parse_dimension(text: str, where: Where) -> Dim:
         return _parse(_SIZE, text, "a dimension of shape", where, minimum=0)
     lo = int(match[1] or 0)
     hi = int(match[2]) if match[2] else None
-    if hi is not None and hi >= _INT64_MAX:
+    if hi is not None and hi >= INT64_MAX:
         hi = None  # OpenVINO writes this for an unbounded size
-    if lo > _INT64_MAX or (hi is not None and hi < lo):
+    if lo > INT64_MAX or (hi is not None and hi < lo):
         raise ModelError(f"a dimension of shape, {text!r}, allows no size", where)
     return lo if lo == hi else Range(lo, hi)
 
@@ -121,6 +121,6 @@ def is_match(shape: tuple[int, ...], partial: Shape | None) -> bool:
 def compute_element_count(shape: Sequence[int], bits: int, where: Where) -> int:
     """Return the number of elements of ``bits`` in an exact shape, after a check that NumPy can have it."""
     # NumPy multiplies the dimensions that are not zero even if the array is empty.
-    if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > _INT64_MAX:
+    if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > INT64_MAX:
         raise ModelError(f"shape = {list(shape)} is larger than any memory", where)
     return math.prod(shape)

@@ -17,6 +17,7 @@ from onnx.reference.op_run import OpRun
 
 from splitops.calls.node import NodeSplit, read_only
 from splitops.common.documents import MAX_RANK
+from splitops.common.integers import INT64_MAX
 from splitops.errors import ModelError, Where
 from splitops.models.formats.openvino.splits import get_family_schema
 from splitops.models.ops.element_conversion import convert, is_convertible
@@ -27,7 +28,6 @@ from splitops.spec.elements.types import element_type_of, from_openvino
 from splitops.spec.operators import FAMILY
 
 DOMAIN: Final = "openvino"
-_INT64_MAX: Final = (1 << 63) - 1
 _MEMORY: Final = read_memory_limit()
 
 
@@ -149,7 +149,7 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
             raise misfit
         else:
             result[pattern.index(-1)] = count // product
-    if math.prod(result) != math.prod(shape) or max(result, default=0) > _INT64_MAX:
+    if math.prod(result) != math.prod(shape) or max(result, default=0) > INT64_MAX:
         raise misfit
     return result
 
@@ -161,7 +161,7 @@ def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:
         ModelError: it does not fit, or has too many axes.
     """
     size = math.prod(dim or 1 for dim in shape) * itemsize
-    if (size > _MEMORY and 0 not in shape) or size > _INT64_MAX or len(shape) > MAX_RANK:
+    if (size > _MEMORY and 0 not in shape) or size > INT64_MAX or len(shape) > MAX_RANK:
         raise ModelError(f"the result of shape {list(shape)} is larger than the memory", where)
 
 
