@@ -8,13 +8,11 @@ from splitops.errors import ModelError, Rule, rule_error
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import find_consumers, find_position, read_elements
 from splitops.models.split_nodes import SplitNode
+from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
 from splitops.models.split_nodes.ways import make_unbind_error
 from splitops.spec.operators import schema
 from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 from splitops.spec.sizes.rules import SizeRule
-
-_MAX_PARTS = 1 << 12
-"""Maximum outputs of a Split: models with more are not useful."""
 
 
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
@@ -60,8 +58,8 @@ def _compute_part_sizes(
     if not isinstance(size, int) and not division.lengths:
         return None
     count = count_parts(division, size) if isinstance(size, int) else len(division.lengths)
-    if not 1 <= count <= _MAX_PARTS:
-        got, expected = f"the sequence has {count} parts", f"a Split returns 1 to {_MAX_PARTS}"
+    if not 1 <= count <= MAX_OUTPUTS:
+        got, expected = f"the sequence has {count} parts", f"a Split returns 1 to {MAX_OUTPUTS}"
         raise rule_error(
             str(split_node.schema), Rule.PARTS_COUNT, got, expected, where=split_node.where, count=count
         )

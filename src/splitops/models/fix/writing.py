@@ -32,7 +32,7 @@ from splitops.models.graph.split_writer import write_split
 from splitops.models.simplify.constants import fold_constants
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
-from splitops.models.split_nodes.static_facts import SplitFacts
+from splitops.models.split_nodes.static_facts import MAX_OUTPUTS, SplitFacts
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import (
     COMPUTED_POSITIONS,
@@ -48,8 +48,6 @@ from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 
 _Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
-_MAX_OUTPUTS: Final = 1 << 12
-"""Maximum number of outputs that a fix declares, and of parts of a new sequence."""
 _ANY_SIZE: Final = 1 << 62
 _BOUNDS_AS_INPUTS: Final = 10
 """The first opset in which the bounds of Slice are inputs."""
@@ -145,7 +143,7 @@ class FixWriter:
             self.editor.set_inputs(node, node.inputs[:1])
             done.append("without the input named ''")
         if count > len(node.outputs):
-            if count > _MAX_OUTPUTS:
+            if count > MAX_OUTPUTS:
                 raise NotApplicableError(f"{count - len(node.outputs)} of its parts are unused")
             node.resize_outputs(count)
             done.append("all outputs declared")
@@ -403,8 +401,8 @@ class FixWriter:
         kind = find_type(data)
         if kind not in get_onnx_types("SequenceConstruct", editor.get_opset(node)):
             raise NotApplicableError(f"SequenceConstruct does not support {kind}")
-        if len(sizes) > _MAX_OUTPUTS:
-            raise NotApplicableError(f"it has {len(sizes)} parts, more than {_MAX_OUTPUTS}")
+        if len(sizes) > MAX_OUTPUTS:
+            raise NotApplicableError(f"it has {len(sizes)} parts, more than {MAX_OUTPUTS}")
         division = Division(SizeRule.EXPLICIT, lengths=sizes)
         way = Way(Kind.SEQUENCE, None, facts.axis, division, 1, squeeze=facts.squeeze)
         (sequence,) = write_split(node, split_node, way, editor.make_builder(node))

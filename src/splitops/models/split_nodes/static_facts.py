@@ -11,7 +11,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim
 from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import infer_binding
+
+MAX_OUTPUTS: Final = 1 << 12
+"""Maximum number of outputs that a rewrite adds to a split: each part needs a node or an entry of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +84,13 @@ def read_split_facts(binding: Binding) -> SplitFacts | None:
         # If the size of the axis is unknown, only lengths determine the number of elements.
         if isinstance(size, int) and division.rule is SizeRule.CHUNK:
             count = count_parts(division, size)
-            parts = compute_part_sizes(division, size, count) if count <= _MAX_PARTS else ()
+            parts = compute_part_sizes(division, size, count) if count <= MAX_OUTPUTS else ()
         elif division.rule is SizeRule.EXPLICIT:
             parts = division.lengths
     else:
         shapes = infer_binding(binding).parts or ()
         parts = tuple(UNKNOWN if shape is None else shape[axis] for shape in shapes)
     return SplitFacts(axis, len(shape), size, division, parts, binding.squeeze)
-
-
-_MAX_PARTS = 1 << 12
-"""Maximum number of elements of a sequence that is replaced by the outputs of a Split."""
 
 
 def is_always_valid(division: Division, size: Dim) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from splitops.errors import Rule, RuleError, rule_error
 from splitops.models.split_nodes.operands import describe, make_operand_facts
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, Origin, SplitNode
+from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
@@ -334,7 +335,7 @@ class _Search:
             return
         binding = self.binding
         outputs = self._count_outputs(schema, division)
-        if outputs > self.outputs + _MAX_COMPUTED:
+        if outputs > self.outputs + MAX_OUTPUTS:
             return  # too many unused outputs for a graph
         attributes, inputs = make_operand_facts(schema, binding.axis or 0, division, squeeze=binding.squeeze)
         shape = data.shape if binding.axis is not None else None
@@ -427,7 +428,7 @@ class _Search:
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:
             return
         count = count_parts(division, 0)
-        if count > max(_MAX_COMPUTED, self.outputs):
+        if count > max(MAX_OUTPUTS, self.outputs):
             return
         for schema in self.schemas:
             if self._supports_type(schema, binding.data.type) and _INT64 in self._get_lengths_types(schema):
@@ -445,7 +446,7 @@ class _Search:
         way = Way(Kind.SLICES, None, axis, None, self.outputs, bounds=bounds or ())
         if bounds is None:
             known = rule is SizeRule.EXPLICIT if division is None else division.count <= _MAX_ADDED
-            if not known or opset < 10 or self.outputs > _MAX_COMPUTED:
+            if not known or opset < 10 or self.outputs > MAX_OUTPUTS:
                 return
             way = replace(way, lengths=division)
         yield way
@@ -532,9 +533,6 @@ def get_onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[Elem
     names = next(c.allowed_type_strs for c in constraints if c.type_param_str == name)
     return frozenset(filter(None, map(from_onnx_name, names)))
 
-
-_MAX_COMPUTED: Final = 1 << 12
-"""Maximum number of parts with computed bounds. Each part needs its own nodes or entries."""
 
 COMPUTED_POSITIONS: Final = 12
 """The first opset at which a graph can compute the indices of Gathers."""
