@@ -80,7 +80,7 @@ def test_the_node_as_it_is_stays_unless_another_one_is_preferred(prefer: SplitSt
 
 def test_a_node_that_a_runtime_takes_for_another_one_sets_its_lengths() -> None:
     assert (
-        str(get_first_way(site(13, 6), ConversionTarget("", 13), apart=True))
+        str(get_first_way(site(13, 6), ConversionTarget("", 13), must_differ=True))
         == "Split-13(axis=0, split=[3, 3])"
     )
 

@@ -294,7 +294,7 @@ class ModelConversion:
                 if node in self._rejected:
                     raise self._rejected[node]
                 must_differ = split_key(where.graph, split_node.outputs) in self._must_differ
-                way = get_first_way(split_node, target, style, apart=must_differ)
+                way = get_first_way(split_node, target, style, must_differ=must_differ)
                 if target.domain and way.lengths is None:
                     _check_lengths(split_node, way)
                 builder = OnnxOpBuilder(opset, self.editor.names, make_stem(node))

@@ -382,7 +382,7 @@ class _GraphWriter:
                     where=replace(where, input="axis"),
                 )
             way = get_first_way(
-                split_node, self.writer.target, self.writer.style, apart=read in self.writer.must_differ
+                split_node, self.writer.target, self.writer.style, must_differ=read in self.writer.must_differ
             )
             outputs = [self._new_value(port) for port in read.outputs]
             node = ir.Node("", "Split", sources, outputs=outputs, name=self.names.make_name(read.name or ""))

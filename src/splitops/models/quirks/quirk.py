@@ -68,7 +68,7 @@ def set_lengths(editor: Editor, match: Match) -> str | None:
     node, split_node = match.node, editor.read_split_node(match.node)
     target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:
-        way = get_first_way(split_node, target, SplitStyle.LENGTHS, apart=True)
+        way = get_first_way(split_node, target, SplitStyle.LENGTHS, must_differ=True)
     except SplitError:
         return None
     if way.is_kept or (way.axis is None and editor.domain):

@@ -113,7 +113,7 @@ def iter_ways(
     target: ConversionTarget,
     prefer: SplitStyle = SplitStyle.SAME,
     *,
-    apart: bool = False,
+    must_differ: bool = False,
     keep: bool = True,
 ) -> Iterator[Way]:
     """Yield the valid ways to write a split node for a target, the simplest first.
@@ -122,7 +122,7 @@ def iter_ways(
         split_node: the split node.
         target: target of the conversion.
         prefer: style that comes first.
-        apart: whether a runtime would merge the node with another one if it set no lengths, see
+        must_differ: whether a runtime would merge the node with another one if it set no lengths, see
             :mod:`splitops.models.quirks`.
         keep: whether the unchanged node is included.
 
@@ -140,7 +140,7 @@ def iter_ways(
         Slice x 2(axis=0, 0:3, 3:5)
         Gather x 2(axis=0, 0:3, 3:5)
     """
-    yield from _Search(split_node, target, prefer, apart).iter_ways(keep=keep)
+    yield from _Search(split_node, target, prefer, must_differ).iter_ways(keep=keep)
 
 
 def get_first_way(
@@ -148,7 +148,7 @@ def get_first_way(
     target: ConversionTarget,
     prefer: SplitStyle = SplitStyle.SAME,
     *,
-    apart: bool = False,
+    must_differ: bool = False,
 ) -> Way:
     """Return the first of the :func:`iter_ways` to write a split node for a target.
 
@@ -165,7 +165,7 @@ def get_first_way(
         >>> print(get_first_way(node, ConversionTarget("openvino")))
         VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
     """
-    search = _Search(split_node, target, prefer, apart)
+    search = _Search(split_node, target, prefer, must_differ)
     found = next(search.iter_ways(), None)
     if found is None:
         raise search.against.get(False) or search.against[True]
