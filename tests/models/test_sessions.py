@@ -894,9 +894,9 @@ def test_a_session_checks_a_model_once_and_reads_it_again_only_to_rewrite_it(
 
     count(onnx_ir.serde, "from_proto")
     count(onnx_ir.serde, "serialize_model")
-    count(structure._GraphCheck, "graph")
+    count(structure._GraphCheck, "check_graph")
     outputs = ", ".join(f"float[{name}n] {name}" for name in lines.partition(" =")[0].split(", "))
     model = parsed(f"g (float[5] x) => ({outputs}) {{ {lines} }}")
     with splitops.session(model, "onnxruntime") as made:
         assert made.engine == "onnxruntime"
-    assert counts == Counter(graph=1, from_proto=read, serialize_model=read - 1)
+    assert counts == Counter(check_graph=1, from_proto=read, serialize_model=read - 1)
