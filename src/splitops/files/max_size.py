@@ -25,7 +25,6 @@ from splitops.files.folders import (
 )
 from splitops.files.formats import (
     Contents,
-    ExternalDataFormat,
     Format,
     Layout,
     ShardedFormat,
@@ -33,6 +32,7 @@ from splitops.files.formats import (
     detect_format,
     to_format,
 )
+from splitops.files.formats.onnx import FORMAT as ONNX
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.plan import FilePlan
 from splitops.files.plan_builder import AnyPath, Targets, adapt, open_source, read
@@ -182,18 +182,18 @@ def plan_contents_by_size(
 ) -> FilePlan:
     """Make the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
     to = to or contents.format
-    if not isinstance(to, ShardedFormat | ExternalDataFormat):
+    if max_size < 1:
+        raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
+    if to is ONNX:
+        if not contents.tensors:
+            raise FileError(f"{contents.sources[0].name} has no external data: its tensors are in the model")
+        lay_out = partial(ONNX.lay_out_data_files, max_size=max_size)
+        every, name = [range(len(contents.tensors))], stem + to.suffixes[0]
+        return _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
+    if not isinstance(to, ShardedFormat):
         raise FileError(
             f"{to.name} files cannot be limited in size: choose --to safetensors, --to gguf or --to onnx"
         )
-    if max_size < 1:
-        raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
-    if isinstance(to, ExternalDataFormat):
-        if not contents.tensors:
-            raise FileError(f"{contents.sources[0].name} has no external data: its tensors are in the model")
-        lay_out = partial(to.lay_out_data_files, max_size=max_size)
-        every, name = [range(len(contents.tensors))], stem + to.suffixes[0]
-        return _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
     tensors = adapt(contents.tensors, contents, to)
     headers = [
         to.lay_out([], to.describe_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
@@ -239,11 +239,11 @@ def plan_one_file(
         raise FileError(f"{shown(found.name)}: compressed files cannot be written. Leave out {found.suffix}")
     form = choose_format(found, to_format(to))
     every = [range(len(contents.tensors))]
-    if external_data and not isinstance(form, ExternalDataFormat):
+    if external_data and form is not ONNX:
         raise FileError(f"{form.name} files have no external data: leave out --external-data")
     embedded = None
-    if isinstance(form, ExternalDataFormat) and contents.format is form and not external_data:
-        embedded = form.lay_out_embedded(contents.tensors, contents, found.name)
+    if form is ONNX and contents.format is ONNX and not external_data:
+        embedded = ONNX.lay_out_embedded(contents.tensors, contents, found.name)
         if embedded is None:
             reason = "in one file, the model would exceed 2 GiB, which ONNX does not allow"
             warnings = (*warnings, f"the tensors are written to {shown(found.name + '.data')}: {reason}")
@@ -275,7 +275,7 @@ def _plan(
         first = targets.add(layout)
         ranges = np.column_stack([locate_tensors(held), layout.places])
         paths: Iterable[Path] = repeat(folder / name)
-        if isinstance(to, ExternalDataFormat):
+        if to is ONNX:
             ranges = np.unique(ranges, axis=0)  # tensors that share bytes are copied once
             paths = (folder / layout.files[file].name for file in layout.places[:, 0])
         targets.extents.append(extents_from_ranges(ranges[:, :3], ranges[:, 3:], first))

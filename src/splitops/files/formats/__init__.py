@@ -204,32 +204,6 @@ class ShardedFormat(Format, Protocol):
         ...
 
 
-@runtime_checkable
-class ExternalDataFormat(Format, Protocol):
-    """A format whose file can contain its tensors, or refer to data files next to it."""
-
-    def lay_out_data_files(
-        self, tensors: Sequence[StoredTensor], like: Contents, name: str, max_size: int | None
-    ) -> Layout:
-        """Lay out data files of at most ``max_size`` bytes, and the file that refers to them.
-
-        A larger tensor gets a data file of its own. None for ``max_size`` makes one data file. Tensors that
-        share bytes of the source share them in the data file, too.
-
-        Raises:
-            FileError: as in :meth:`lay_out`.
-        """
-        ...
-
-    def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
-        """Lay out one file that contains the tensors, or return None if the format does not allow its size.
-
-        Raises:
-            FileError: as in :meth:`lay_out`.
-        """
-        ...
-
-
 @cache
 def get_format(name: str) -> Format:
     """Return the format with a name.

@@ -65,13 +65,18 @@ class _Onnx:
     def lay_out_data_files(
         self, tensors: Sequence[StoredTensor], like: Contents, name: str, max_size: int | None
     ) -> Layout:
+        """Lay out a model and its data files of at most ``max_size`` bytes, or one data file for None.
+
+        A larger tensor gets a data file of its own. Tensors that share bytes of the source share them again.
+        """
         ends, found = [0], {}
-        small = _find_alignment(tensors) if like.format is self else 1
-        for tensor in _sort_by_place(tensors):
+        offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
+        small = math.gcd(_ALIGNMENT, *offsets) if offsets and like.format is self else 1
+        for tensor in sorted(tensors, key=lambda tensor: (tensor.file, tensor.offset)):
             key = _identify_bytes(tensor)
             if key in found:
-                continue  # two initializers share these bytes
-            alignment = max(small, _ALIGNMENT) if tensor.size > _ALIGNED else small
+                continue
+            alignment = _ALIGNMENT if tensor.size > _ALIGNED else small
             begin = -(-ends[-1] // alignment) * alignment
             if max_size is not None and ends[-1] and begin + tensor.size > max_size:
                 ends.append(0)
@@ -92,6 +97,7 @@ class _Onnx:
         return Layout(tuple(files), make_places(places))
 
     def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
+        """Lay out a model that contains the tensors, or return None if its size exceeds the limit of ONNX."""
         from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
 
         model = _build_model(tensors, like, name)
@@ -181,19 +187,9 @@ def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, 
         proto.external_data.add(key=key, value=str(value))
 
 
-def _sort_by_place(tensors: Sequence[StoredTensor]) -> list[StoredTensor]:
-    return sorted(tensors, key=lambda tensor: (tensor.file, tensor.offset))
-
-
 def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
     """Return a key that tensors share if they have the same bytes of the source."""
     return (tensor.file, tensor.offset, tensor.size) if tensor.size else (tensor.name,)
-
-
-def _find_alignment(tensors: Sequence[StoredTensor]) -> int:
-    """Return the largest power of two, at most 64 KiB, that divides all offsets; 1 if all offsets are 0."""
-    offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
-    return math.gcd(_ALIGNMENT, *offsets) if offsets else 1
 
 
 def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
