@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -125,7 +126,10 @@ def test_missing_numbers_are_named(tmp_path: Path) -> None:
     said = run("index", folder, code=1)
     assert "15 of 30 numbered files are missing: 'model-00016-of-00030.safetensors', 'model-00017" in said
     assert "'model-00023-of-00030.safetensors' and 7 more. If the model is complete" in said
-    run("index", folder, "--allow-missing")
+    said = run("index", folder, "--allow-missing", "--sha256")
+    digest = hashlib.sha256((folder / INDEX).read_bytes()).hexdigest()
+    assert f"sha256 {digest}" in said
+    assert json.loads(run("index", folder, "--allow-missing", "--json"))["sha256"] == []
     assert len(json.loads((folder / INDEX).read_text())["weight_map"]) == 30
 
 

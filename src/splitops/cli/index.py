@@ -43,11 +43,13 @@ def command(folder: Path, how: CliRunOptions, as_json: bool, **options: Any) -> 
     if not as_json:
         print_warnings(made.warnings)
     result = how.run(made)
+    digests = list(getattr(result, "sha256", ()))
     if as_json:
         facts = {"from": str(folder), "files": [str(path) for path in made.paths], "tensors": len(made.parts)}
-        print_json({**facts, "warnings": list(made.warnings), **summarise(result)})
+        print_json({**facts, "warnings": list(made.warnings), "sha256": digests, **summarise(result)})
     elif made.paths:
         print_end(result)
         print_written(*(() if how.dry_run else made.paths))
+        click.echo("".join(f"sha256 {digest}\n" for digest in digests), nl=False)
     else:
         click.echo("The index agrees with the files.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -88,10 +88,9 @@ def plan_index(
         raise FileError(f"{shown_path(given)} has no safetensors file{'. ' * bool(advice)}{advice}")
     stem, chosen = _choose_files(own, allow_missing=allow_missing)
     for glob in include:
-        found = [name for name in files if fnmatchcase(name, glob)]
-        if not found:
+        if not fnmatch.filter(files, glob):
             raise FileError(f"no safetensors file of {shown_path(given)} matches {shown(glob)}")
-        chosen += found
+        chosen += fnmatch.filter(files, glob)
     raise_file_limit(len(chosen))
     contents = {n: FORMAT.read(LocalFile(check_file_name(n), door)) for n in sorted({*chosen})}
     held = [(tensor, name) for name, each in contents.items() for tensor in each.tensors]

@@ -84,10 +84,9 @@ class _Onnx:
             found[key] = len(ends) - 1, begin
             ends[-1] = begin + tensor.size
         places = [found[_identify_bytes(tensor)] for tensor in tensors]
-        names = [f"{name}.data"]
-        if len(ends) > 1:
-            stem = name.removesuffix(".onnx")
-            names = [name_piece(stem, number, len(ends), ".onnx.data") for number in range(1, len(ends) + 1)]
+        stem, count = name.removesuffix(".onnx"), len(ends)
+        names = [name_piece(stem, number, count, ".onnx.data") for number in range(1, count + 1)]
+        names = names if count > 1 else [f"{name}.data"]
         model = _build_model(tensors, like, name)
         protos = {proto.name: proto for proto in model.graph.initializer}
         for tensor, (file, offset) in zip(tensors, places, strict=True):
@@ -97,7 +96,7 @@ class _Onnx:
         return Layout(tuple(files), make_places(places))
 
     def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
-        """Lay out a model that contains the tensors, or return None if its size exceeds the limit of ONNX."""
+        """Lay out the model ``like`` with its tensors inside, or return None if ONNX forbids its size."""
         from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
 
         model = _build_model(tensors, like, name)
@@ -105,16 +104,15 @@ class _Onnx:
         inside: list[bytes | int] = []  # an integer represents the bytes of the tensor with this number
         size = 0
         for proto in model.graph.initializer:
-            number = numbers.get(proto.name)
-            data = 0 if number is None else tensors[number].size
+            number, data = numbers.get(proto.name), 0
             before, after = proto.SerializeToString(deterministic=True), b""
             if number is not None:
-                _set_external_data(proto, tensors[number], "", 0)
                 proto.ClearField("external_data")
                 proto.ClearField("data_location")
+                data = tensors[number].size
                 before, after = _serialize_around(proto, "raw_data", data)
             head = _encode_tag(model.graph, "initializer", len(before) + data + len(after))
-            inside += [head + before, *([] if number is None else [number]), after]
+            inside += [head + before, after] if number is None else [head + before, number, after]
             size += len(head) + len(before) + data + len(after)
         model.graph.ClearField("initializer")
         before, after = _serialize_around(model.graph, "initializer", None)
