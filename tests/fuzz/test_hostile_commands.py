@@ -184,7 +184,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     **{
         command: (
             [["x.npy", ".", "none"], ["--out"], ["o", "x.npy", ""]],
-            {"--plan": ["auto", "x.npy", "none"], "--dry-run": None, "--json": None},
+            {"--plan": ["auto", "x.npy", "none"], "--base": [".", "none"], "--dry-run": None, "--json": None},
         )
         for command in ("fuse", "unfuse")
     },

@@ -69,6 +69,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "fuse": {
         "fuse {folder} --plan {plan.json} --out OUT": ("documents",),
         "fuse {folder} --plan PLAN --out OUT": CHECKPOINT,
+        "fuse {folder} --plan {rules.json} --base {folder} --out OUT": ("adapter",),
     },
     "unfuse": {
         "unfuse {folder} --plan {plan.json} --out OUT": ("documents",),
