@@ -84,6 +84,7 @@ ALLOWED = {
     "files/formats/onnx.py": "external data, in its folder",
     "files/formats/openvino.py": "the .bin file, in its folder",
     "files/folders.py": "files of a folder",
+    "files/indexing.py": "files of a folder",
     "files/strays.py": "files of a folder",
     "files/sources.py": "the file that a caller names, or a file of a folder",
     "files/chunk_tasks.py": "arrays, as their format opens them",

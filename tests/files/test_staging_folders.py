@@ -390,7 +390,7 @@ def test_nobody_else_may_enter_it(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["split", "merge", "max-size", "shard", "reshard", "merge ranks", "unfuse"]
+    "command", ["split", "merge", "max-size", "shard", "reshard", "merge ranks", "unfuse", "index"]
 )
 @pytest.mark.parametrize("options", [[], ["--resume"], ["--overwrite"]])
 def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch, command, options):
@@ -417,6 +417,7 @@ def test_every_command_that_writes_tensor_files_rejects_it(tmp_path, monkeypatch
         "reshard": ["reshard", "ranks", "--ranks", "3", "-o", "out"],
         "merge ranks": ["merge", "ranks", "--out", "out"],
         "unfuse": ["unfuse", "model", "--plan", "rules.toml", "-o", "out"],
+        "index": ["index", "model"],
     }[command]
     taken = []
     real = StagingFolder.open_locked.__func__

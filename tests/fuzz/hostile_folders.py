@@ -141,11 +141,21 @@ def _documents(folder: Path, word: str) -> None:
     (folder / "sums").write_text(f"{'0' * 64}  tokenizer.txt\n{'0' * 64}  ../{word}\n")
 
 
+def _adapter(folder: Path, word: str) -> None:
+    modules, ones = (f"{word}.{part}_proj" for part in "qk"), np.ones((2, 2), np.float32)
+    tensors = {f"{module}.lora_{matrix}.weight": ones for module in modules for matrix in "AB"}
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": word})
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "revision": word}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": [word]}))
+    rule = {"fused": "*.qk.{leaf}", "parts": ["*.q_proj.{leaf}", "*.k_proj.{leaf}"]}
+    (folder / "rules.json").write_text(json.dumps({"version": 1, "rule": [rule]}))
+
+
 FOLDERS: dict[str, Callable[[Path, str], None]] = {
     found.__name__[1:]: found
     for found in (
         *(_checkpoint, _indexed, _numbered, _gguf, _lone_gguf, _onnx, _ir, _zarr, _zarr2, _zarr_group, _hdf5),
-        *(_arrays, _ranks, _distributed, _documents),
+        *(_arrays, _ranks, _distributed, _documents, _adapter),
     )
 }
 """What is made in a folder, with a word in its contents and names."""

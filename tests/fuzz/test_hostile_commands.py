@@ -116,13 +116,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     ),
     "merge": (
         [
-            ["x.npy", "y.npz", "none"],
+            ["x.npy", "y.npz", "m.onnx", "none"],
             ["x.npy", "x3.npy"],
             ["--out"],
-            ["z.npy", "x.npy", "z.npz", "z.zip", "."],
+            ["z.npy", "x.npy", "z.npz", "z.zip", "z.onnx", "."],
             ["--no-sync"],
         ],
-        {"--axis": NUMBERS, "--json": None} | FILES,
+        {"--axis": NUMBERS, "--external-data": None, "--json": None} | FILES,
     ),
     "inspect": (
         [["x.npy", "y.npz", "m.onnx", "none", "."]],
@@ -184,10 +184,14 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     **{
         command: (
             [["x.npy", ".", "none"], ["--out"], ["o", "x.npy", ""]],
-            {"--plan": ["auto", "x.npy", "none"], "--dry-run": None, "--json": None},
+            {"--plan": ["auto", "x.npy", "none"], "--base": [".", "none"], "--dry-run": None, "--json": None},
         )
         for command in ("fuse", "unfuse")
     },
+    "index": (
+        [["x.npy", ".", "none"]],
+        {"--include": ["*", "x.npy", ""], "--allow-missing": None, "--dry-run": None, "--json": None},
+    ),
     "report-environment": ([], {"--json": None}),
 }
 CODES = {0, 1, 2}

@@ -50,6 +50,11 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "diff": {"diff Split 13 18": ("documents",)},
     "explain": {"explain --shape 6,12 --axis 1 --parts 3": ("documents",)},
     "fix": {"fix {model} --for onnxruntime -o OUT": MODEL},
+    "index": {
+        # It writes into the folder itself: test_staging_folders.py attacks such runs.
+        "index {folder} --dry-run": (*CHECKPOINT, *RANKS),
+        "index {folder} --include * --dry-run --json": CHECKPOINT,
+    },
     "infer": {"infer {model} --json": MODEL},
     "inspect": {
         "inspect {file}": (*ONE_FILE, *SEVERAL, *RANKS),
@@ -58,11 +63,13 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "merge": {
         "merge {folder} --out OUT": (*CHECKPOINT, *RANKS),
+        "merge {onnx} --out OUT.onnx": ("onnx",),
         "merge {file} {file} --out OUT.npy": ("zarr", "zarr2", "hdf5", "arrays"),
     },
     "fuse": {
         "fuse {folder} --plan {plan.json} --out OUT": ("documents",),
         "fuse {folder} --plan PLAN --out OUT": CHECKPOINT,
+        "fuse {folder} --plan {rules.json} --base {folder} --out OUT": ("adapter",),
     },
     "unfuse": {
         "unfuse {folder} --plan {plan.json} --out OUT": ("documents",),

@@ -36,6 +36,11 @@ fusion_options = add_options(
         required=True,
         help="Folder to write; it must not exist.",
     ),
+    click.option(
+        "--base",
+        type=Existing(file_okay=False),
+        help="For a LoRA adapter: folder of its base model, whose config.json selects the rules.",
+    ),
     links_option,
     strict_option,
     run_options,
@@ -49,6 +54,7 @@ def rewrite_checkpoint(
     folder: Path,
     plan_: str,
     out: Path,
+    base: Path | None,
     allow_links: bool,
     strict: bool,
     how: CliRunOptions,
@@ -60,7 +66,7 @@ def rewrite_checkpoint(
         if is_missing(Path(plan_)):
             raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
         add_path(Path(plan_), "--plan")
-    fuse_plan = make_plan(folder, plan_, allow_links=allow_links, strict=strict)
+    fuse_plan = make_plan(folder, plan_, base=base, allow_links=allow_links, strict=strict)
     result = run_plan(fuse_plan, out, how)
     if as_json:
         rules = [{"fused": fused, "from": before, "to": after} for fused, before, after in fuse_plan.changed]

@@ -20,10 +20,14 @@ def command(**options: Any) -> None:
     otherwise, some tensors end up in another file. Sidecar files are copied unchanged: edit config.json if
     another class loads the model. The command fails if a tensor does not match its rule.
 
+    MODEL_DIR may be a LoRA adapter of PEFT. Its A are kept if they are equal, or else concatenated, B becomes
+    block-diagonal, and adapter_config.json is rewritten.
+
     \b
     Examples:
       splitops fuse mixtral --out mixtral-stacked --dry-run
       splitops fuse model --plan rules.toml --out model-fused --verify
+      splitops fuse adapter --base phi --out adapter-fused
     """
     from splitops.sharding import fuse
 

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     required=True,
     help="File or address to write; for ranks, a folder.",
 )
+@click.option(
+    "--external-data",
+    is_flag=True,
+    help="For an ONNX model: write the tensors to one data file, OUT.data, not into the model.",
+)
 @like_option
 @links_option
 @strict_option
@@ -52,6 +57,7 @@ def command(
     raw: Format | None,
     to: Format | None,
     out: Path,
+    external_data: bool,
     like: Path | None,
     allow_links: bool,
     strict: bool,
@@ -70,6 +76,9 @@ def command(
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
     or all of them. The extension of --out is the format of the file, unless --to sets another one.
 
+    The external data of an ONNX model is merged into the model. A model of more than 2 GiB, which ONNX does
+    not allow, gets one data file instead.
+
     \b
     Examples:
       splitops merge parts/data.*.npy --axis 1 --out data.npy
@@ -78,15 +87,20 @@ def command(
       splitops merge model-8 --out model
       splitops merge model-5GB --out model.safetensors
       splitops merge model-00001-of-00003.gguf --out model.gguf
+      splitops merge model.onnx --out one.onnx
     """
     from splitops.files.addresses import format_location
     from splitops.files.max_size import plan_one_file
     from splitops.files.plan_builder import plan_tensor_merge
 
     if tensor is None and raw is None and _is_model_to_one_file(files, out, to):
-        made = plan_one_file(files[0], out, to=to, allow_links=allow_links, strict=strict)
+        made = plan_one_file(
+            files[0], out, to=to, external_data=external_data, allow_links=allow_links, strict=strict
+        )
         print_file_contents(files[0], made, how.run(made), None, as_json=as_json)
         return
+    if external_data:
+        raise click.UsageError("--external-data can be used only with an ONNX model.")
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
         merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
@@ -110,7 +124,8 @@ def _is_model_to_one_file(files: tuple[Path, ...], out: Path, to: Format | None)
     from splitops.sharding.planning import is_rank_folder
 
     if len(files) > 1 or not files[0].is_dir():
-        return are_all_shards(files) if len(files) > 1 else is_shard_name(files[0])
+        onnx = files[0].suffix.lower() == ".onnx"
+        return are_all_shards(files) if len(files) > 1 else onnx or is_shard_name(files[0])
     if files[0].suffix.lower() == ".zarr" or is_rank_folder(files[0]):
         return False
     with contextlib.suppress(FileError):

@@ -89,8 +89,9 @@ def command(
     replaced only with --overwrite.
 
     With --max-size, no tensor is split: complete tensors are written to files of at most that size.
-    Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. The
-    sidecar files of a model's folder are copied. `splitops merge` merges these files again.
+    Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. An
+    ONNX model with external data gets several data files. The sidecar files of a model's folder are copied.
+    `splitops merge` merges these files again.
 
     \b
     Examples:
@@ -103,6 +104,7 @@ def command(
       splitops split data.npy --sizes -1,2
       splitops split data.npy --parts 3 --op openvino:Split-1
       splitops split model --max-size 5GB --out model-5GB
+      splitops split model.onnx --max-size 2GB --out model-2GB
     """
     from splitops.files.addresses import format_location
     from splitops.files.plan_builder import plan_tensor_split

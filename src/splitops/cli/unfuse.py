@@ -20,10 +20,14 @@ def command(**options: Any) -> None:
     unchanged: edit config.json if another class loads the model. The command fails if a tensor does not match
     its rule.
 
+    MODEL_DIR may be a LoRA adapter of PEFT. Each part gets A and its rows of B, and adapter_config.json is
+    rewritten.
+
     \b
     Examples:
       splitops unfuse phi --out phi-unfused
       splitops unfuse model --plan rules.toml --out model-unfused --verify
+      splitops unfuse adapter --base phi --out adapter-unfused
     """
     from splitops.sharding import unfuse
 

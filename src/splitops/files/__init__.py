@@ -15,6 +15,7 @@ from splitops.errors import FileError
 from splitops.files.dask_source import DaskArray, is_dask_array, plan_dask_split
 from splitops.files.folders import stem_of
 from splitops.files.formats import Contents, Format, get_format, to_format
+from splitops.files.indexing import plan_index
 from splitops.files.lazy import LazyTensor, TensorFile, open
 from splitops.files.max_size import plan_by_size, plan_one_file
 from splitops.files.plan import FilePlan
@@ -44,6 +45,7 @@ __all__ = [
     "merge",
     "open",
     "plan_by_size",
+    "plan_index",
     "plan_merge",
     "plan_one_file",
     "plan_split",

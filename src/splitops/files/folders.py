@@ -72,11 +72,11 @@ def is_model_file(name: str) -> bool:
     return _VARIANT.sub("", name).lower().endswith(_MODEL_ENDINGS)
 
 
-def _is_another_model(name: str, stems: Collection[str]) -> bool:
+def is_another_model(name: str, stems: Collection[str]) -> bool:
     """Return whether a file, by its name, is a variant or known second model next to those with ``stems``.
 
     Examples:
-        >>> [_is_another_model(name, ["model"]) for name in (
+        >>> [is_another_model(name, ["model"]) for name in (
         ...     "model.fp16.safetensors", "consolidated.00.safetensors", "other.fp16.safetensors")]
         [True, True, False]
     """
@@ -103,7 +103,7 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
         stems = {
             stem_of(Path(name)) for name in names if is_model_file(name) and name.endswith(".gguf") is gguf
         }
-        found = [name for name in found if not _is_another_model(name, stems)]
+        found = [name for name in found if not is_another_model(name, stems)]
         sets = {(piece[1], piece[3]): piece for name in reversed(found) if (piece := PIECE.fullmatch(name))}
         if len(sets) == 1 and all(PIECE.fullmatch(name) for name in found):
             [piece] = sets.values()
@@ -168,7 +168,7 @@ def find_other_files(
         if name in tensors:
             continue
         if is_model_file(name) and name not in indexes and not (folder.path / name).is_dir():
-            if _is_another_model(name, stems):
+            if is_another_model(name, stems):
                 left.append(f"{shown(name)} is not copied: by its name, it belongs to another model")
             else:
                 strays.append(name)  # or a broken link

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from pathlib import Path
+
+import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, shown, shown_path
@@ -20,14 +23,23 @@ from splitops.files.folders import (
     name_piece,
     stem_of,
 )
-from splitops.files.formats import Contents, Format, ShardedFormat, choose_format, detect_format, to_format
+from splitops.files.formats import (
+    Contents,
+    Format,
+    Layout,
+    ShardedFormat,
+    choose_format,
+    detect_format,
+    to_format,
+)
+from splitops.files.formats.onnx import FORMAT as ONNX
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.plan import FilePlan
 from splitops.files.plan_builder import AnyPath, Targets, adapt, open_source, read
 from splitops.files.plan_types import Part
 from splitops.files.strays import warn_of_strays
 from splitops.files.streams import is_compressed, strip_compression
-from splitops.files.tensors import iter_field, locate_tensors, pause_gc
+from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pause_gc
 
 
 @pause_gc()
@@ -36,20 +48,21 @@ def read_all_tensors(
 ) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
     """Read the tensors of a model and the small files next to them. Return warnings about the others, too.
 
-    The path is an index, one of numbered files, any other tensor file, or a folder with one of these. Links
-    may lead out of the folder with ``allow_links``. With ``strict``, a tensor file in the folder that does
-    not belong to the model is an error.
+    The path is a folder with an index, numbered files, a single file or a single ONNX model; an index; one of
+    the numbered files; or any other tensor file. Links may lead out of the folder with ``allow_links``. With
+    ``strict``, a tensor file in the folder that does not belong to the model is an error.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
         return _read(given, None, allow_links=allow_links), (), ()
     folder = DataFolder(given, allow_links)
     names = sorted(entry.name for entry in given.iterdir())
-    main = find_main_file(given, names)
+    models = [name for name in names if name.endswith(".onnx")]
+    main = find_main_file(given, names) or (models[0] if len(models) == 1 else None)
     if main is None:
         advice = advise_on_pickles(names)
         raise FileError(
-            f"{shown_path(given)} has no *{INDEX}, no safetensors file and no GGUF file"
+            f"{shown_path(given)} has no *{INDEX}, no safetensors file, no GGUF file and no single ONNX model"
             f"{'. ' * bool(advice)}{advice}"
         )
     contents = _read(Path(main), folder)
@@ -94,13 +107,15 @@ def plan_by_size(
     """Plan files of limited size for the tensors of a model, without writing anything.
 
     Each tensor is in one file. Safetensors files get the index that transformers and diffusers read, GGUF
-    files the split keys of llama.cpp. Small files of a folder, such as its configuration, are copied.
+    files the split keys of llama.cpp. An ONNX model refers to data files of limited size. Small files of a
+    folder, such as its configuration, are copied.
 
     Args:
         source: folder of a model, an index, one of numbered files, or any tensor file.
         out: folder of the files, created if it does not exist.
         max_size: maximum size of a file in bytes. A larger tensor gets a file of its own.
-        to: format of the files, ``"safetensors"`` or ``"gguf"``; None for the format of the source.
+        to: format of the files, ``"safetensors"``, ``"gguf"`` or ``"onnx"``; None for the format of the
+            source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the model does not name is an error. Otherwise it is
             not copied, and the plan has a warning.
@@ -167,10 +182,18 @@ def plan_contents_by_size(
 ) -> FilePlan:
     """Make the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
     to = to or contents.format
-    if not isinstance(to, ShardedFormat):
-        raise FileError(f"{to.name} files cannot be limited in size: choose --to safetensors or --to gguf")
     if max_size < 1:
         raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
+    if to is ONNX:
+        if not contents.tensors:
+            raise FileError(f"{contents.sources[0].name} has no external data: its tensors are in the model")
+        lay_out = partial(ONNX.lay_out_data_files, max_size=max_size)
+        every, name = [range(len(contents.tensors))], stem + to.suffixes[0]
+        return _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
+    if not isinstance(to, ShardedFormat):
+        raise FileError(
+            f"{to.name} files cannot be limited in size: choose --to safetensors, --to gguf or --to onnx"
+        )
     tensors = adapt(contents.tensors, contents, to)
     headers = [
         to.lay_out([], to.describe_shard(contents, number, 2), "").files[0].size + 64 for number in (0, 1)
@@ -180,7 +203,7 @@ def plan_contents_by_size(
     ending = to.suffixes[0]
     names = [name_piece(stem, number, len(groups), ending) for number in range(1, len(groups) + 1)]
     names = names if len(groups) > 1 else [stem + ending]
-    return _plan(contents, folder, groups, names, to, stem, others, warnings)
+    return _plan(contents, folder, groups, names, to, stem, others, warnings, to.lay_out)
 
 
 @pause_gc()
@@ -189,15 +212,21 @@ def plan_one_file(
     out: AnyPath,
     *,
     to: Format | str | None = None,
+    external_data: bool = False,
     allow_links: bool = False,
     strict: bool = False,
 ) -> FilePlan:
     """Plan one file with all tensors of a model, without writing anything.
 
+    The tensors of an ONNX model are written into the model. If it would exceed 2 GiB, which ONNX does not
+    allow, they are written to one data file, named like the model with ``.data`` appended.
+
     Args:
         source: as in :func:`plan_by_size`.
         out: the file to write, or its address.
         to: its format; None to detect it by its name.
+        external_data: whether to write the tensors of an ONNX model to one data file in any case. Those of
+            other formats always are.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 
@@ -209,8 +238,17 @@ def plan_one_file(
     if is_compressed(found):
         raise FileError(f"{shown(found.name)}: compressed files cannot be written. Leave out {found.suffix}")
     form = choose_format(found, to_format(to))
-    every = [list(range(len(contents.tensors)))]
-    return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings)
+    every = [range(len(contents.tensors))]
+    if external_data and form is not ONNX:
+        raise FileError(f"{form.name} files have no external data: leave out --external-data")
+    embedded = None
+    if form is ONNX and contents.format is ONNX and not external_data:
+        embedded = ONNX.lay_out_embedded(contents.tensors, contents, found.name)
+        if embedded is None:
+            reason = "in one file, the model would exceed 2 GiB, which ONNX does not allow"
+            warnings = (*warnings, f"the tensors are written to {shown(found.name + '.data')}: {reason}")
+    lay_out = form.lay_out if embedded is None else lambda tensors, like, name: embedded
+    return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings, lay_out)
 
 
 def _plan(
@@ -222,6 +260,7 @@ def _plan(
     stem: str,
     others: Sequence[SidecarFile],
     warnings: tuple[str, ...],
+    lay_out: Callable[[Sequence[StoredTensor], Contents, str], Layout],
 ) -> FilePlan:
     folder = resolve_target(Path(out))
     targets = Targets([], [], [])
@@ -232,13 +271,17 @@ def _plan(
     for number, (group, name) in enumerate(zip(groups, names, strict=True)):
         held = [tensors[i] for i in group]
         like = several.describe_shard(contents, number, len(groups)) if several else contents
-        layout = to.lay_out(held, like, name)
+        layout = lay_out(held, like, name)
         first = targets.add(layout)
-        targets.extents.append(extents_from_ranges(locate_tensors(held), layout.places, first))
-        path = folder / name
+        ranges = np.column_stack([locate_tensors(held), layout.places])
+        paths: Iterable[Path] = repeat(folder / name)
+        if to is ONNX:
+            ranges = np.unique(ranges, axis=0)  # tensors that share bytes are copied once
+            paths = (folder / layout.files[file].name for file in layout.places[:, 0])
+        targets.extents.append(extents_from_ranges(ranges[:, :3], ranges[:, 3:], first))
         own, shapes = list(iter_field(held, "name")), list(iter_field(held, "shape"))
         sizes = [shape[0] if shape else 1 for shape in shapes]
-        parts += map(Part._make, zip(repeat(path), own, repeat(0), sizes, shapes, strict=False))
+        parts += map(Part._make, zip(paths, own, repeat(0), sizes, shapes, strict=False))
         where |= dict.fromkeys(own, name)
     if several is not None:
         index = several.make_index(stem, where, sum(iter_field(tensors, "size")))

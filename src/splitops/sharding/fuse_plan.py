@@ -7,24 +7,25 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from splitops.common.untrusted_files import DataFolder
 from splitops.errors import PlanError, count_of, shown, shown_path
-from splitops.files.extents import make_contiguous
-from splitops.files.folders import INDEX
+from splitops.files.folders import INDEX, MAX_SMALL
 from splitops.files.formats import TargetFile
 from splitops.files.plan import FilePlan
 from splitops.files.tensors import StoredTensor, number_keys, pause_gc
+from splitops.sharding.adapters import CONFIG, Adapter, Change, copy_all, is_adapter
 from splitops.sharding.assembly import assemble_files
 from splitops.sharding.checkpoint import Checkpoint
 from splitops.sharding.copies import check_equal
-from splitops.sharding.documents import parse, read
+from splitops.sharding.documents import parse, read, read_inside
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import Copied, Form, Fusions, read_fusion_rules
+from splitops.sharding.fusing import Copied, Fusions, read_fusion_rules
 from splitops.sharding.globs import match_glob
 from splitops.sharding.placements import FileLayout, copy_extents, lay_out_file
 from splitops.sharding.planning import Runnable, open_checkpoint
@@ -53,11 +54,13 @@ class FusePlan(Runnable):
         checkpoint: the checkpoint to read.
         tensors: tensors of the new checkpoint, in the order of the old one.
         changed: for each rule that matches, its fused name, and the number of tensors before and after.
+        adapter_config: the new ``adapter_config.json`` of a LoRA adapter, or None.
     """
 
     checkpoint: Checkpoint
     tensors: tuple[RebuiltTensor, ...]
     changed: tuple[tuple[str, int, int], ...]
+    adapter_config: bytes | None = None
 
     def __repr__(self) -> str:
         return (
@@ -88,6 +91,9 @@ class FusePlan(Runnable):
             if other.name.endswith(INDEX)
         ]
         others = tuple(other for other in source.others if not other.name.endswith(INDEX))
+        if (text := self.adapter_config) is not None:
+            written.append(TargetFile(CONFIG, len(text), ((0, text),)))
+            others = tuple(other for other in others if other.name != CONFIG)
         return assemble_files(
             replace(source, others=others), FileLayout(files, extents), written, [("", True)], Path(out)
         )
@@ -105,14 +111,16 @@ def fuse(
     path: AnyPath,
     plan: str | os.PathLike[str] | Mapping[str, Any] = "auto",
     *,
+    base: AnyPath | None = None,
     allow_links: bool = False,
     strict: bool = False,
 ) -> FusePlan:
-    """Plan to fuse tensors of a checkpoint, without writing anything.
+    """Plan to fuse tensors of a checkpoint or of a LoRA adapter, without writing anything.
 
     Args:
-        path: a model's folder with safetensors files.
+        path: a model's folder with safetensors files, or an adapter's with ``adapter_config.json``.
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` selects rules by ``config.json``.
+        base: folder of an adapter's base model, whose ``config.json`` selects the rules and sets the sizes.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: as in :func:`plan`.
 
@@ -124,13 +132,14 @@ def fuse(
             tensor, or a part is missing.
         FileError: a file is missing or malformed.
     """
-    return _plan(path, plan, allow_links, strict, to_fused=True)
+    return _plan(path, plan, base, allow_links, strict, to_fused=True)
 
 
 def unfuse(
     path: AnyPath,
     plan: str | os.PathLike[str] | Mapping[str, Any] = "auto",
     *,
+    base: AnyPath | None = None,
     allow_links: bool = False,
     strict: bool = False,
 ) -> FusePlan:
@@ -138,12 +147,13 @@ def unfuse(
 
     The arguments, the result and the errors are those of :func:`fuse`.
     """
-    return _plan(path, plan, allow_links, strict, to_fused=False)
+    return _plan(path, plan, base, allow_links, strict, to_fused=False)
 
 
 def _plan(
     path: AnyPath,
     plan: str | os.PathLike[str] | Mapping[str, Any],
+    base: AnyPath | None,
     allow_links: bool,
     strict: bool,
     *,
@@ -153,14 +163,28 @@ def _plan(
     strange = next((file.name for file in checkpoint.files if not file.name.endswith(".safetensors")), None)
     if strange is not None:
         raise PlanError(f"{shown(strange)} is not a safetensors file, which fuse and unfuse require")
+    config, adapter = checkpoint.config, None
+    lora = next((each for each in checkpoint.others if each.name == CONFIG and is_adapter(checkpoint)), None)
+    if base is not None:
+        found = read_inside(DataFolder(Path(base), allow_links), "config.json", limit=MAX_SMALL)
+        config = found if isinstance(found, dict) else {}
+    if lora is not None:  # which is not quantised
+        config = {key: value for key, value in config.items() if key != "quantization_config"}
+    if lora is not None and plan == "auto" and not config:
+        raise PlanError(f"{checkpoint.name} is an adapter: pass the folder of its base model (--base FOLDER)")
     if plan == "auto":
-        document: Any = {"version": 1, "rule": find_fusions(checkpoint.config)}
+        document: Any = {"version": 1, "rule": find_fusions(config)}
     else:
         document = plan if isinstance(plan, Mapping) else read(Path(plan))
     name = "the plan" if isinstance(plan, Mapping) else shown_path(plan)
     rules = read_fusion_rules(document, name)
-    fusions = Fusions(rules, Names(document.get("vars", {}), checkpoint.config))
-    if to_fused and plan == "auto" and "quantization_config" in checkpoint.config:
+    fusions = Fusions(rules, Names(document.get("vars", {}), config))
+    iter_changes = partial(_iter_fused if to_fused else _iter_unfused, fusions, checkpoint)
+    if lora is not None:
+        stated = parse(lora.source.read(0, lora.source.size), lora.source.name)
+        adapter = Adapter(checkpoint, stated, fusions)
+        iter_changes = partial(adapter.iter_changes, to_fused=to_fused)
+    if to_fused and plan == "auto" and "quantization_config" in config:
         lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
         scale = next((tensor for tensor in lone if fusions.group_parts([tensor.name]) != [0]), None)
         if scale is not None:
@@ -168,8 +192,8 @@ def _plan(
     tensors: list[RebuiltTensor] = []
     counts: dict[int, tuple[int, int]] = {}
     with pause_gc():
-        for rule, before, made in (_iter_fused if to_fused else _iter_unfused)(fusions, checkpoint):
-            tensors += made
+        for rule, before, made in iter_changes():
+            tensors += map(RebuiltTensor._make, made)
             if rule is not None:
                 replaced, by = counts.get(rule, (0, 0))
                 counts[rule] = replaced + before, by + len(made)
@@ -185,23 +209,20 @@ def _plan(
     if doubled[1] > 1:
         raise PlanError(f"{doubled[1]} tensors would have the name {shown(doubled[0])}")
     changed = [(rules[number].fused, *count) for number, count in sorted(counts.items())]
-    return FusePlan(checkpoint, tuple(tensors), tuple(changed))
+    text = None if adapter is None else adapter.format_config()
+    return FusePlan(checkpoint, tuple(tensors), tuple(changed), text)
 
 
-_Change = tuple[int | None, int, list[RebuiltTensor]]
-"""The index of the rule or None, the number of tensors that it replaces, and the new tensors."""
-
-
-def _iter_unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+def _iter_unfused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[Change]:
     for index, tensor in enumerate(checkpoint.tensors):
         found = fusions.unfuse(tensor)
         if found is None:
-            yield None, 1, [RebuiltTensor(tensor, [(index, _copy_all(tensor.size))])]
+            yield None, 1, [(tensor, [(index, copy_all(tensor.size))])]
         else:
-            yield found[0], 1, [RebuiltTensor(stored, [(index, form)]) for stored, form in found[1]]
+            yield found[0], 1, [(stored, [(index, form)]) for stored, form in found[1]]
 
 
-def _iter_fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
+def _iter_fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[Change]:
     tensors = checkpoint.tensors
 
     def prove(one: int, other: int) -> None:
@@ -212,11 +233,6 @@ def _iter_fused(fusions: Fusions, checkpoint: Checkpoint) -> Iterator[_Change]:
 
     for group in fusions.group_parts([tensor.name for tensor in tensors]):
         if isinstance(group, int):
-            yield None, 1, [RebuiltTensor(tensors[group], [(group, _copy_all(tensors[group].size))])]
+            yield None, 1, [(tensors[group], [(group, copy_all(tensors[group].size))])]
         else:
-            yield group.rule, len(group.members), [RebuiltTensor(*fusions.fuse(group, tensors, prove))]
-
-
-@lru_cache(maxsize=4096)
-def _copy_all(size: int) -> Form:
-    return (make_contiguous(0, 0, 0, 0, size),) if size else ()
+            yield group.rule, len(group.members), [fusions.fuse(group, tensors, prove)]

@@ -157,6 +157,24 @@ class Fusions:
         size = sum(tensors[index].size for index, _ in copied)
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
+    def fuse_rows(self, group: FusedGroup, rows: Sequence[StoredTensor]) -> tuple[StoredTensor, list[Copied]]:
+        """Fuse vectors as :meth:`fuse` does, also if parts are missing. The indices are those of parts.
+
+        A missing part has the size that the rule sets, or that of another part.
+        """
+        rule = self.rules[group.rule]
+        own = {part: rows[index] for (_, part), index in group.members.items()}
+        first = next(iter(own.values()))
+        for part, name in enumerate(rule.parts):
+            if part not in own:
+                size = first.shape[0] if rule.sections is None else self._names.evaluate(rule.sections[part])
+                own[part] = first._replace(name=name, shape=(size,), size=size)
+        return self.fuse(group._replace(members={(0, part): part for part in own}), own, lambda *_: None)
+
+    def has_rule(self, name: str, *, to_fused: bool) -> bool:
+        """Return whether a rule fuses or unfuses a tensor with a name."""
+        return (self._parts if to_fused else self._wholes).find_index(name) is not None
+
     def _fuse(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
         """Return the shape of the fused tensor, then the shape and the extents of each part."""
         count = len(rule.parts)

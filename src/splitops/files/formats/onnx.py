@@ -1,19 +1,22 @@
 """ONNX models with external data: the initializers whose bytes are in files next to the model.
 
 A part is a model, too. With all tensors, it has the graph of the original. With only some of them it cannot,
-so its graph consists of these initializers. Their bytes are in one file, where tensors of more than 1 MiB are
-aligned to 64 KiB, as onnx-ir aligns them.
+so its graph consists of these initializers. Their bytes are in the order of the source, in one data file, in
+several of limited size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to
+64 KiB, as onnx-ir aligns them, and all keep the alignment of the source.
 
-Source: ``TensorProto.external_data`` in ``onnx.proto``.
+Source: ``TensorProto.external_data`` in ``onnx.proto``, and https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from splitops.errors import FileError, SplitError, Where
+from splitops.files.folders import name_piece
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.tensors import StoredTensor, make_packed_tensor, to_row_major
@@ -35,18 +38,18 @@ class _Onnx:
         from splitops.models.formats.onnx.storage import parse
         from splitops.models.formats.onnx.tensors import is_external, locate_external_data
 
-        sources: list[Source] = [source]
-        files: dict[str, int] = {}
         tensors = []
         folder, where = DataFolder(source.path.parent, source.allow_links), Where(model=str(source.path))
         try:
             model = parse(source.path, allow_links=source.allow_links)
-            for proto in filter(is_external, model.graph.initializer):
-                _, location, offset, size = locate_external_data(proto, where, folder)
-                if location not in files:
-                    files[location] = len(sources)
-                    sources.append(LocalFile(location, folder))
-                tensors.append(_read_tensor(proto, files[location], offset, size))
+            protos = list(filter(is_external, model.graph.initializer))
+            extents = [locate_external_data(proto, where, folder)[1:] for proto in protos]
+            # Numbered files are in the order of their numbers.
+            files = sorted({file for file, _, _ in extents}, key=lambda file: (len(file), file))
+            sources: list[Source] = [source, *(LocalFile(file, folder) for file in files)]
+            indices = {file: index for index, file in enumerate(files, 1)}
+            for proto, (file, offset, size) in zip(protos, extents, strict=True):
+                tensors.append(_read_tensor(proto, indices[file], offset, size))
         except SplitError as error:
             raise error if isinstance(error, FileError) else FileError(str(error)) from error
         _reject_overlaps(tensors, source)
@@ -57,20 +60,75 @@ class _Onnx:
         return to_row_major(tensor, element_type.onnx if element_type is not None else None, "ONNX")
 
     def lay_out(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout:
-        location = f"{name}.data"
-        offsets, end = [], 0
-        for tensor in tensors:
-            if tensor.size > _ALIGNED:
-                end = -(-end // _ALIGNMENT) * _ALIGNMENT
-            offsets.append(end)
-            end += tensor.size
+        return self.lay_out_data_files(tensors, like, name, None)
+
+    def lay_out_data_files(
+        self, tensors: Sequence[StoredTensor], like: Contents, name: str, max_size: int | None
+    ) -> Layout:
+        """Lay out a model and its data files of at most ``max_size`` bytes, or one data file for None.
+
+        A larger tensor gets a data file of its own. Tensors that share bytes of the source share them again.
+        """
+        ends, found = [0], {}
+        offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
+        small = math.gcd(_ALIGNMENT, *offsets) if offsets and like.format is self else 1
+        for tensor in sorted(tensors, key=lambda tensor: (tensor.file, tensor.offset)):
+            key = _identify_bytes(tensor)
+            if key in found:
+                continue
+            alignment = _ALIGNMENT if tensor.size > _ALIGNED else small
+            begin = -(-ends[-1] // alignment) * alignment
+            if max_size is not None and ends[-1] and begin + tensor.size > max_size:
+                ends.append(0)
+                begin = 0
+            found[key] = len(ends) - 1, begin
+            ends[-1] = begin + tensor.size
+        places = [found[_identify_bytes(tensor)] for tensor in tensors]
+        stem, count = name.removesuffix(".onnx"), len(ends)
+        names = [name_piece(stem, number, count, ".onnx.data") for number in range(1, count + 1)]
+        names = names if count > 1 else [f"{name}.data"]
         model = _build_model(tensors, like, name)
         protos = {proto.name: proto for proto in model.graph.initializer}
-        for tensor, offset in zip(tensors, offsets, strict=True):
-            _set_external_data(protos[tensor.name], tensor, location, offset)
+        for tensor, (file, offset) in zip(tensors, places, strict=True):
+            _set_external_data(protos[tensor.name], tensor, names[file], offset)
         content = model.SerializeToString(deterministic=True)
-        files = TargetFile(location, end), TargetFile(name, len(content), ((0, content),))
-        return Layout(files, make_places((0, offset) for offset in offsets))
+        files = [*map(TargetFile, names, ends), TargetFile(name, len(content), ((0, content),))]
+        return Layout(tuple(files), make_places(places))
+
+    def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
+        """Lay out the model ``like`` with its tensors inside, or return None if ONNX forbids its size."""
+        from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
+
+        model = _build_model(tensors, like, name)
+        numbers = {tensor.name: number for number, tensor in enumerate(tensors)}
+        inside: list[bytes | int] = []  # an integer represents the bytes of the tensor with this number
+        size = 0
+        for proto in model.graph.initializer:
+            number, data = numbers.get(proto.name), 0
+            before, after = proto.SerializeToString(deterministic=True), b""
+            if number is not None:
+                proto.ClearField("external_data")
+                proto.ClearField("data_location")
+                data = tensors[number].size
+                before, after = _serialize_around(proto, "raw_data", data)
+            head = _encode_tag(model.graph, "initializer", len(before) + data + len(after))
+            inside += [head + before, after] if number is None else [head + before, number, after]
+            size += len(head) + len(before) + data + len(after)
+        model.graph.ClearField("initializer")
+        before, after = _serialize_around(model.graph, "initializer", None)
+        head, tail = _serialize_around(model, "graph", len(before) + size + len(after))
+        if len(head) + len(before) + size + len(after) + len(tail) > MAX_MODEL_BYTES:
+            return None
+        literals, places, end = [], {}, 0
+        for piece in (head, before, *inside, after, tail):
+            if isinstance(piece, int):
+                places[piece] = 0, end
+                end += tensors[piece].size
+            elif piece:
+                literals.append((end, piece))
+                end += len(piece)
+        files = (TargetFile(name, end, tuple(literals)),)
+        return Layout(files, make_places(places[number] for number in range(len(tensors))))
 
 
 FORMAT: Final = _Onnx()
@@ -125,3 +183,46 @@ def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, 
     del proto.external_data[:]
     for key, value in (("location", location), ("offset", offset), ("length", tensor.size)):
         proto.external_data.add(key=key, value=str(value))
+
+
+def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
+    """Return a key that tensors share if they have the same bytes of the source."""
+    return (tensor.file, tensor.offset, tensor.size) if tensor.size else (tensor.name,)
+
+
+def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
+    """Serialize a message without a field: the bytes before and after the field, in the order of numbers.
+
+    The first bytes include the tag of the field and its ``size``, unless that is None.
+    """
+    number = message.DESCRIPTOR.fields_by_name[name].number
+    lower, higher = type(message)(), type(message)()
+    lower.CopyFrom(message)
+    lower.DiscardUnknownFields()
+    higher.CopyFrom(message)
+    for field, _ in message.ListFields():
+        if field.number >= number:
+            lower.ClearField(field.name)
+        if field.number <= number:
+            higher.ClearField(field.name)
+    tag = b"" if size is None else _encode_tag(message, name, size)
+    return lower.SerializeToString(deterministic=True) + tag, higher.SerializeToString(deterministic=True)
+
+
+def _encode_tag(message: Any, name: str, size: int) -> bytes:
+    """Encode the tag and the size of a field with a string of bytes or a message."""
+    return _encode_varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | 2) + _encode_varint(size)
+
+
+def _encode_varint(value: int) -> bytes:
+    """Encode an integer as protobuf does.
+
+    Examples:
+        >>> _encode_varint(300).hex()
+        'ac02'
+    """
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
