@@ -70,7 +70,7 @@ def test_infer_shows_what_is_new_before_the_rest(invoke, model):
 def test_convert_groups_rejections_and_shows_them_first(invoke, model):
     result = invoke("convert", model, "--to", "onnx:9")
     assert result.exit_code == 1
-    rejected, converted = lines_with(result.output, "rejected"), lines_with(result.output, "converted")
+    rejected, converted = lines_with(result.output, "rejected  "), lines_with(result.output, "converted  ")
     assert len(rejected) == len(converted) == 1
     assert "shape0, shape1, shape2 and 9 more" in rejected[0]
     assert "cut0, cut1, cut2 and 9 more" in converted[0]
