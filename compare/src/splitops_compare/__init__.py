@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompareError", "ComparisonReport", "compare"]
 
-# Imported when they are first used: the command is imported to list it, and onnx takes longer than the rest.
+# Imported on first use: splitops imports the command to list it, and onnx takes longer than all the rest.
 _ON_DEMAND = {
     "CompareError": "splitops_compare.data",
     "ComparisonReport": "splitops_compare.data",

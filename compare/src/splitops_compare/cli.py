@@ -82,7 +82,7 @@ _STATES: Final = {"no-result": "no result", "absent": "not installed", "failed":
 @click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30, help="Time limit for one case.")
 @click.option("--memory", type=BYTES, default="4G", help="Memory limit for one implementation.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="How many implementations run at the same time.  "
-              "[default: the number of cores]")  # fmt: skip
+              "[default: the number of cores, at most 8]")  # fmt: skip
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest case of each finding.")
 @json_option
 @click.version_option(__version__, prog_name="splitops-compare")
@@ -115,13 +115,13 @@ def command(
     """Run the split test suite on runtimes, compilers, converters and simplifiers, and report where they
     deviate from the specification.
 
-    NAME is an implementation, such as onnxruntime or openvino. Without a name, all that are installed are
+    NAME is an implementation, such as onnxruntime or openvino. Without a name, all installed ones are
     compared. NAME=COMMAND is any executable that follows the protocol. Each runs in separate processes. A
     deviation is a finding once two new processes have repeated it. After Ctrl-C, the report has the results
     so far.
 
     Exit codes: 0 no finding, or all as expected; 1 a finding, or one that is not as expected; 2 wrong
-    usage; 3 a named implementation did not start; 130 interrupted.
+    usage; 3 an implementation did not start, or a named one is not installed; 130 interrupted.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ def main() -> NoReturn:
 
 
 def _print_line(line: str) -> None:
-    """Print a line about an implementation to stderr. It replaces a progress bar."""
+    """Print a line about an implementation to stderr. On a terminal, it overwrites the progress bar."""
     bar = "\r\x1b[K" if sys.stderr.isatty() else ""
     click.echo(f"{bar}{escape(line)}", err=True)
 
@@ -261,7 +261,7 @@ def _split_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _write_files(report: ComparisonReport, html: Path | None, sarif: Path | None) -> None:
-    """Write the requested files, all or none."""
+    """Write the HTML and SARIF files whose paths are set: either all of them, or none."""
     from splitops_compare.reports.html import to_html
     from splitops_compare.reports.sarif import to_sarif
 

@@ -1,4 +1,4 @@
-"""The data of a comparison: cases, implementations, outcomes, verdicts and the report, also as JSON."""
+"""The data classes of a comparison: cases, implementations, outcomes, verdicts and the report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class VerdictKind(StrEnum):
 FINDING_KINDS: Final = frozenset(
     set(VerdictKind) - {VerdictKind.AGREES, VerdictKind.NO_RESULT, VerdictKind.NOT_APPLICABLE}
 )
-"""The kinds that report a fault."""
+"""The kinds of verdicts that are findings."""
 
 
 class State(StrEnum):
@@ -51,7 +51,7 @@ class State(StrEnum):
 
     OK = "ok"
     NO_RESULT = "no-result"
-    """It started, and no valid case passed."""
+    """It started, but no valid case passed."""
     ABSENT = "absent"
     """It is not installed."""
     FAILED = "failed"
@@ -60,14 +60,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseSpec:
-    """The parameters that generate a case. Shrinking changes them.
+    """The parameters from which the model and the inputs of a case are generated.
 
     Attributes:
         version: operator version; in IR the number of the opset.
-        opset: opset that the model imports. None is ``version``.
+        opset: opset that the model imports. None means ``version``.
         dynamic: whether the model declares the split axis without a size.
-        lengths: a number for a scalar; None if the node has no input of lengths.
-        constant: whether axis and lengths that are inputs are constants of the model.
+        lengths: value of the lengths input: nested lists or a number; None if the node does not have it.
+        constant: whether the axis and lengths inputs of the node are constants of the model.
         outputs: names of the declared outputs. ``""`` omits one.
         special: another peculiarity of the model, a key of ``cases.models.SPECIALS``.
     """
@@ -96,8 +96,8 @@ class Case:
 
     Attributes:
         operator: operator and version, such as ``"Split-18"`` or ``"openvino:VariadicSplit-1"``.
-        rule: code of the rule that it tests, or name of the size rule.
-        spec: the parameters that generate it; None for a user's own model.
+        rule: code of the rule that an invalid case breaks, or name of the size rule of a valid one.
+        spec: the parameters that generate it; None for a user's whole model.
         model: content of the .onnx or .xml file.
         weights: content of the .bin file of an IR.
         types: name of the element type of each input.
@@ -105,7 +105,7 @@ class Case:
         error: code of the rule that an invalid case breaks.
         evident: whether the model alone shows that it is invalid, so that a checker can reject it.
         baseline: id of the valid case that must pass before a rejection of this one counts.
-        exact: whether floats must be equal bit for bit. Other operators of a model may round them.
+        exact: whether floats must be equal bit for bit; False if other operators of the model may round.
     """
 
     id: str
@@ -168,10 +168,10 @@ class Verdict:
         signal: signal that killed the process.
         got: type, shape and first values of each output.
         confirmed: number of new processes that repeated a finding, at most :data:`REQUIRED_REPEATS`.
-        unstable: a result that appeared once and was not repeated.
+        unstable: description of the results that differed when the finding was repeated, or None.
         shrunk: the smallest spec with the same verdict.
         limit: code of the limit of ``splitops check`` that documents the finding.
-        known: link to the report upstream.
+        known: link to the bug report of the implementation.
     """
 
     SPARSE: ClassVar = True
@@ -204,7 +204,7 @@ class Verdict:
 
     @property
     def was_repeated(self) -> bool:
-        """Whether the case ran again. An interrupted comparison leaves findings that did not."""
+        """Whether a finding was run again. After an interruption, some findings were not."""
         return self.unstable is not None or self.confirmed > 0
 
     @property
@@ -215,13 +215,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImplementationInfo:
-    """One implementation of one environment with one setting: a column of the report.
+    """An implementation from one environment with one setting: a column of the report.
 
     Attributes:
         name: ``"onnxruntime"`` or ``"onnxruntime[threads=1]"``, with ``@release`` if there are several.
         kind: one of :data:`splitops_compare.worker.KINDS`.
         versions: releases by package, the implementation's own first.
-        setting: the values that differ from the defaults.
+        setting: the requested values of settings.
         network: whether its processes had access to a network.
         detail: reason of the state, in one line.
     """
@@ -263,7 +263,7 @@ class ComparisonReport:
 
     Attributes:
         version: version of the JSON format.
-        environment: splitops, Python, platform, time, and whether the comparison was interrupted.
+        environment: splitops, Python, platform, time, network, and whether the comparison was interrupted.
         implementations: the columns.
         cases: the rows.
     """
@@ -279,12 +279,12 @@ class ComparisonReport:
         return f"ComparisonReport({implementations}, {cases}, {findings})"
 
     def to_json(self) -> dict[str, Any]:
-        """Convert the report to JSON values, which fit ``schemas/report.json``."""
+        """Convert the report to JSON values that match ``schemas/report.json``."""
         return to_json_values(self)
 
     @property
     def findings(self) -> tuple[tuple[CaseResult, ImplementationInfo, Verdict], ...]:
-        """All confirmed findings."""
+        """All confirmed findings, each with its case and its implementation."""
         return tuple(
             (result, info, verdict)
             for result in self.cases

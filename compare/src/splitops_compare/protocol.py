@@ -1,4 +1,4 @@
-"""Messages to and from implementations, and the JSON of reports, checked by their schemas."""
+"""Encodes messages to implementations, and parses their responses and reports, checked by JSON Schemas."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from splitops_compare.data import Case, CompareError, ComparisonReport, Outcome,
 from splitops_compare.worker import get_storage_dtype, pack, unpack
 
 MAX_LINE: Final = 64 << 20
-"""Maximum bytes of a message."""
+"""Maximum size of a message in bytes."""
 _MAX_TENSOR: Final = 1 << 32
 _SCHEMAS: Final = {
     "report": ("report", None),
     "response": ("messages", "response"),
     "list of expectations": ("expected", None),
 }
-"""File and definition of the schema of each kind of document."""
+"""Schema of each kind of document: the name of its file, and its definition in it or None for all of it."""
 
 
 class ProtocolError(Exception):
@@ -44,10 +44,10 @@ def load_schema(name: str) -> Any:
 
 
 def check_document(value: Any, kind: str, subject: str = "this is") -> None:
-    """Check that a value is a ``"report"``, a ``"response"`` or a ``"list of expectations"``.
+    """Check a value against the schema of a ``kind`` of document, a key of ``_SCHEMAS``.
 
     Raises:
-        CompareError: it is not. The message begins with ``subject``.
+        CompareError: the value does not match it. The message begins with ``subject``.
     """
     name, definition = _SCHEMAS[kind]
     root = load_schema(name)
@@ -89,10 +89,10 @@ def _encode(**message: Any) -> bytes:
 
 
 def parse_response(line: bytes) -> dict[str, Any]:
-    """Parse a message of an implementation.
+    """Parse a message from an implementation.
 
     Raises:
-        ProtocolError: it is not JSON, or does not fit the schema.
+        ProtocolError: the message is not JSON, or does not match the schema.
     """
     try:
         message = parse_json(line)
@@ -104,10 +104,10 @@ def parse_response(line: bytes) -> dict[str, Any]:
 
 
 def parse_outcome(response: Mapping[str, Any], folder: Path) -> Outcome:
-    """Read the outcome in a response. Large outputs are files in ``folder``.
+    """Read the outcome from a response. Large outputs are in files in ``folder``.
 
     Raises:
-        ProtocolError: a tensor has the wrong size, or a file is outside ``folder``.
+        ProtocolError: a tensor is malformed or has the wrong size, or a file is missing or not in ``folder``.
     """
     if "model" in response:
         _read_file_size(response["model"], folder)
@@ -125,7 +125,7 @@ def parse_outcome(response: Mapping[str, Any], folder: Path) -> Outcome:
 
 
 def _read_output(output: Mapping[str, Any], folder: Path) -> tuple[Value, str]:
-    """Read an output and the name of its element type, which is empty for an empty sequence."""
+    """Return the value of an output, and the name of its element type (empty for an empty sequence)."""
     if "sequence" not in output:
         return _read_tensor(output, folder), output["dtype"]
     parts = output["sequence"]
@@ -151,7 +151,7 @@ def _read_tensor(tensor: Mapping[str, Any], folder: Path) -> npt.NDArray[Any]:
 
 
 def _read_tensor_size(tensor: Mapping[str, Any], folder: Path) -> int:
-    """Read the number of bytes of a tensor, which are in the message or in a file of ``folder``."""
+    """Return the size in bytes of a tensor whose data is in the message or in a file in ``folder``."""
     if "data" in tensor:
         try:
             return len(base64.b64decode(tensor["data"], validate=True))

@@ -2,25 +2,25 @@
 
     python worker.py ADAPTER.py [DESCRIPTOR]
 
-With the descriptor of a socket it imports the modules in the adapter's ``PRELOAD`` and becomes a fork server:
-it forks a process for each request. Such a process is as new as a started one, without the time of an import.
+With the descriptor of a socket, it imports the modules in the adapter's ``PRELOAD`` and becomes a fork
+server: it forks a process for each request. A forked process has run no case and needs no time for imports.
 
 It runs in the environment of the implementation, which need not have splitops: this module and the adapters
-use the standard library, NumPy, ml_dtypes if it is installed, and the implementation. An adapter is a file
-with these names:
+use the standard library, NumPy, ml_dtypes if it is installed, and the implementation. An adapter is a Python
+file that defines these names:
 
 - ``KIND``: one of :data:`KINDS`, by default ``"runtime"``;
 - ``FORMATS``: ``("onnx",)``, ``("ir",)`` or both, by default ``("onnx",)``;
-- ``SETTINGS``: the values of each setting by its name, the default value first;
+- ``SETTINGS``: the possible values of each setting by its name, with the default value first;
 - ``PRELOAD``: names of modules of the implementation that may be imported before a fork;
 - ``ADDRESS_SPACE``: limit of the address space in bytes, if the implementation works with one;
 - ``PACKAGES``: distributions whose releases are reported, that of the implementation first. An adapter may
   have ``read_versions()`` instead: it returns the releases by name, and raises ImportError if the
   implementation is missing;
-- ``run(case)``: the result of the implementation for a :class:`CaseInput`.
+- ``run(case)``: runs a :class:`CaseInput` and returns the result of the implementation, see :data:`KINDS`.
 
-Exceptions of the implementation's own calls are rejections: :func:`catch_rejection` catches them. Any other
-exception is an error of the adapter.
+Calls of the implementation belong in :func:`catch_rejection`, which turns their exceptions into rejections.
+Any other exception is an error of the adapter.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "sim
 
 - for a runtime or compiler, the outputs: arrays (or :class:`Tensor`) in the order of ``case.outputs`` or by
   name, and lists of arrays for sequences;
-- for an inference, the dimensions of the outputs in the same way: a number, a name or None for each, or None
-  for all;
+- for shape inference, the shapes of the outputs in the same way: each dimension is a number, a name or None.
+  A shape of unknown rank is None;
 - for a checker, None;
 - for a converter or simplifier, the new ModelProto.
 """
 _INLINE: Final = 1 << 20
-"""Maximum bytes of a tensor in a message. Larger tensors go through files."""
+"""Maximum size in bytes of a tensor in a message. Larger tensors are written to files."""
 _MAX_TEXT: Final = 2000
 
 
 @dataclass(frozen=True)
 class CaseInput:
-    """A case as an adapter gets it.
+    """The case that an adapter runs.
 
     Attributes:
         model: path of the model.
-        inputs: arrays by input name. Strings are object arrays, and small types those of ml_dtypes with one
-            element per item. A type that NumPy and ml_dtypes lack is an array of unsigned integers.
+        inputs: arrays by input name. Strings are in object arrays. Small types have the dtypes of ml_dtypes,
+            with one element per item. Types that NumPy and ml_dtypes lack are stored as unsigned integers.
         types: name of the element type of each input, such as ``"float32"``, ``"bfloat16"``, ``"nf4"``.
         folder: folder for temporary files.
     """
@@ -103,7 +103,7 @@ class Rejected(Exception):  # noqa: N818 - a result, not an error
 
 
 class NotApplicable(Exception):  # noqa: N818 - a result, not an error
-    """The documentation of the implementation excludes the case."""
+    """The case does not apply to the implementation, for example because its docs exclude a type."""
 
 
 @contextlib.contextmanager
@@ -159,10 +159,10 @@ def _decode_string(item: Any) -> str:
 
 
 def unpack(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Decode an array of a message.
+    """Decode an array from a message.
 
     Raises:
-        ValueError: the number of bytes does not match type and shape.
+        ValueError: the number of bytes or strings does not match the type and the shape.
     """
     shape = tuple(tensor["shape"])
     if "strings" in tensor:
@@ -177,7 +177,7 @@ def unpack(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
 
 
 def get_storage_dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of arrays of an element type: an unsigned integer if NumPy and ml_dtypes lack it."""
+    """Return the dtype that stores an element type, an unsigned integer if NumPy and ml_dtypes lack it."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -214,15 +214,15 @@ def main() -> None:
             response = {"message": "response", "id": message["id"], **_run_case(adapter, message, setting)}
         responses.write(json.dumps(response).encode() + b"\n")
         responses.flush()
-    os._exit(0)  # exit handlers of the implementation belong to no case
+    os._exit(0)  # skips exit handlers of the implementation, which belong to no case
 
 
 def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
     """Fork a process for each request, and return only in these processes.
 
-    A request carries the descriptors of stdin, stdout and stderr, and a socket. The new process writes its
-    id to the socket, and a parent that is forked for it alone writes its exit status. The parent reaps it
-    when the other end of the socket is closed: until then, no other process gets the same id.
+    A request carries the descriptors of stdin, stdout, stderr and a socket. The new process writes its id to
+    the socket. Its parent, which is forked only for it, writes its exit status. The parent exits when the
+    other end of the socket is closed: until then, the id is not given to another process.
     """
     if not adapter.PRELOAD:
         os._exit(0)
@@ -258,7 +258,7 @@ def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
 
 
 def _set_up_child(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """Set the session, streams, variables and folder of a forked process as its request specifies."""
+    """Start a session in a forked process, set its streams, variables and folder, and send its id."""
     os.setsid()
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
@@ -275,7 +275,7 @@ def _set_up_child(request: Mapping[str, Any], descriptors: Sequence[int]) -> Non
 
 
 _M_PERTURB: Final = -6
-"""Parameter of ``mallopt`` that ``MALLOC_PERTURB_`` sets when a process starts."""
+"""Parameter of ``mallopt`` that the variable ``MALLOC_PERTURB_`` sets when a program is executed."""
 
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -289,7 +289,7 @@ def _load_adapter(path: str) -> Any:
 
 def _describe_adapter(adapter: Any) -> dict[str, Any]:
     if adapter.ADDRESS_SPACE is not None:
-        import resource  # Windows lacks it, and runs no implementation
+        import resource  # missing on Windows, where no implementation runs
 
         resource.setrlimit(resource.RLIMIT_AS, (adapter.ADDRESS_SPACE, adapter.ADDRESS_SPACE))
     try:

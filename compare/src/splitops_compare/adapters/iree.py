@@ -1,4 +1,4 @@
-"""IREE: its ONNX importer, compiler and runtime, on one thread of the CPU, with double precision kept."""
+"""IREE: its ONNX importer, compiler and runtime, on one thread of the CPU. Double precision is kept."""
 
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ def run(case: CaseInput) -> list[Any]:
 
 
 def _restore_sign(array: npt.NDArray[Any], case: CaseInput) -> npt.NDArray[Any]:
-    """View integers as unsigned if the data is: the integers of the runtime have no sign."""
+    """View integers as unsigned if the data is unsigned, since integers of the runtime have no signedness."""
     data = next(iter(case.inputs.values())).dtype
     return array.view(data) if data.kind == "u" and array.dtype.name == data.name[1:] else array
 
 
 def _import_model(case: CaseInput, target: Path) -> None:
-    """Import as ``iree-import-onnx`` does. Its documentation requires opset 17."""
+    """Import the model like ``iree-import-onnx``, whose documentation requires opset 17."""
     from iree.compiler.tools.import_onnx.__main__ import main, parse_arguments
 
     opset = case.setting["opset"]

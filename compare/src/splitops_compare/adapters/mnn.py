@@ -18,7 +18,7 @@ _NARROW = {"int64": np.int32, "float64": np.float32}
 
 
 def run(case: CaseInput) -> list[Any]:
-    """Convert the model and run it; 64-bit inputs are narrowed as the converter narrows the model."""
+    """Convert the model and run it. 64-bit inputs are narrowed, since the converter narrows the model."""
     import _tools
     import MNN
 

@@ -1,4 +1,4 @@
-"""onnx2tf: converts the model to TensorFlow, and runs it there."""
+"""onnx2tf: converts the model to a TensorFlow model, and runs that."""
 
 import os
 from pathlib import Path

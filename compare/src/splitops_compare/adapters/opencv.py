@@ -1,4 +1,4 @@
-"""OpenCV dnn, with its new or its classic engine."""
+"""The dnn module of OpenCV, with the engine that it chooses, the classic or the new one."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any

@@ -15,7 +15,7 @@ ADDRESS_SPACE = 16 << 30
 
 def run(case: CaseInput) -> dict[str, Any]:
     """Run the model."""
-    os.environ["CACHELEVEL"] = "0"  # no kernels of earlier runs
+    os.environ["CACHELEVEL"] = "0"  # disables the cache of kernels from earlier runs
     os.environ["DEV"] = case.setting["device"]
     from tinygrad.nn.onnx import OnnxRunner
 

@@ -28,7 +28,7 @@ def run(case: CaseInput) -> list[Any]:
             machine["main"](*(tvm.runtime.tensor(array) for array in case.inputs.values()))
         )
     is_single = len(model.graph.output) == 1
-    # A single output is returned as it is, and a sequence is a tuple of its parts.
+    # A single output is returned without a tuple; a tuple then is a sequence.
     return [outputs] if is_single else list(outputs)
 
 

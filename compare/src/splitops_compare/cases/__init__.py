@@ -1,4 +1,4 @@
-"""The cases: every spec with its id, its rule, its baseline, and the result of the reference."""
+"""Lists, generates and builds the cases. The reference evaluator computes their expected results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from splitops_compare.cases.valid_specs import generate_valid_specs
 from splitops_compare.data import Case, CaseSpec, CompareError, Value
 
 _OUTPUT_TYPES: Final = {"length": "int64", "packed": "int32"}
-"""Element types of the outputs of special specs, if they are not that of the data."""
+"""Element types of the outputs, by the ``special`` of specs for which they are not that of the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """A case that is not built yet. The fields are those of :class:`Case`."""
+    """A case that is not built yet. Its fields are those of :class:`Case`, but ``baseline`` is a spec."""
 
     id: str
     rule: str
@@ -100,12 +100,12 @@ def find_case(name: str) -> CaseEntry:
 
 
 def build_cases(ids: Iterable[str] | None = None) -> tuple[Case, ...]:
-    """Build cases. None builds all listed ones."""
+    """Build the cases with the given ids, or all listed cases if ``ids`` is None."""
     return tuple(map(build_case, list_cases().values() if ids is None else map(find_case, ids)))
 
 
 def make_entry(spec: CaseSpec, baseline: CaseSpec | None = None) -> CaseEntry:
-    """Make the entry of a spec, by default with the baseline of a valid spec."""
+    """Make the entry of a spec. ``baseline`` defaults to that of a valid spec, see :func:`find_baseline`."""
     try:
         rule = make_request(spec).division.rule.value
     except RuleError as error:
@@ -114,9 +114,9 @@ def make_entry(spec: CaseSpec, baseline: CaseSpec | None = None) -> CaseEntry:
 
 
 def find_baseline(spec: CaseSpec) -> CaseSpec | None:
-    """Return the simplest spec of the version, or None if ``spec`` is that.
+    """Return the simplest spec of the operator version, or None if it is ``spec`` itself.
 
-    The baseline of a spec that reads the elements of a sequence reads them too.
+    If nodes of ``spec`` read the sequence of parts, nodes of the baseline do so, too.
     """
     schema = get_schema(spec)
     if spec.special in ("elements", "length"):
@@ -165,7 +165,7 @@ def build_case(entry: CaseEntry) -> Case:
 
 
 def make_request(spec: CaseSpec) -> SplitRequest:
-    """Bind the split of a spec.
+    """Bind the attributes and inputs of the split of a spec, and return it as a request.
 
     Raises:
         RuleError: the split breaks a rule.
@@ -181,7 +181,7 @@ def make_request(spec: CaseSpec) -> SplitRequest:
 
 
 def _format_title(spec: CaseSpec, error: str | None) -> str:
-    """Format the title of a case, which begins with its peculiarities."""
+    """Format the title of a case: the operator, the peculiarities, and then the data and its division."""
     shape = "x".join(map(str, spec.shape)) or "a scalar"
     lengths = spec.attributes.get("split", spec.lengths)
     split = [f"into {value}" for name, value in spec.attributes.items() if name.startswith("num_")]
@@ -196,7 +196,7 @@ def _format_title(spec: CaseSpec, error: str | None) -> str:
 
 
 def _iter_peculiarities(spec: CaseSpec) -> Iterator[str]:
-    """Yield the differences to a simple spec with the same sizes."""
+    """Yield a phrase for each difference between a spec and a plain one with the same sizes."""
     if spec.special is not None:
         yield SPECIALS[spec.special]
     if spec.dynamic:

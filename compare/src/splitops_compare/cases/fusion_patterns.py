@@ -74,7 +74,7 @@ def _make_rope(title: str, width: int) -> FusionPattern:
 
 
 def _make_lstm_cell(title: str, i: str, c: str, f: str, o: str) -> FusionPattern:
-    """Return the gates of a cell; those of Relu have exact numbers."""
+    """Make a cell from the parts for its gates. All activations are Relu, so that results are exact."""
     text = f"""(float[2,3] x) => (float[a,b] y0, float[a,b] y1)
         <float[2,2] h, float[5,8] w, float[8] bias, float one = {{1}}, float[2,2] cell> {{
         both = Concat<axis = 1>(x, h)  product = MatMul(both, w)  gates = Add(product, bias)
@@ -128,7 +128,7 @@ def generate_fusion_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def write_fusion_pattern(graph: onnx.GraphProto, pattern: FusionPattern, split: onnx.NodeProto) -> None:
-    """Add a pattern with ``split`` to a graph that has the other inputs of the split."""
+    """Add a pattern to a graph that has the other inputs of ``split``, which becomes the pattern's Split."""
     written = pattern.parse_graph()
     for node in written.node:
         if node.op_type == "Split":
@@ -144,5 +144,5 @@ def write_fusion_pattern(graph: onnx.GraphProto, pattern: FusionPattern, split: 
 
 
 def _make_floats(shape: Sequence[int], first: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return small floats. Adjacent elements differ."""
+    """Return small floats that repeat a cycle of seven from position ``first``. Adjacent elements differ."""
     return (((np.arange(np.prod(shape)) + first) % 7 - 3) / 8).astype(np.float32).reshape(shape)

@@ -1,4 +1,4 @@
-"""Generates specs that break a rule, each with a similar valid one."""
+"""Generates specs that break a rule, each with a similar valid spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SpecPair = tuple[CaseSpec, CaseSpec]
 
 
 def generate_invalid_specs(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield the specs of a version that break a rule, each with its baseline."""
+    """Yield the specs of an operator version that break a rule, each with its baseline."""
     yield from chain(
         _iter_axes(schema),
         _iter_lengths(schema),
@@ -57,7 +57,7 @@ def _iter_axes(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield wrong lengths: constants, and inputs of a run."""
+    """Yield specs with wrong lengths, either constant or set at run time."""
     if not schema.lengths:
         return
     two, three = [2, 4], [1, 2, 3]
@@ -70,7 +70,7 @@ def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
             wrong += [(one, [-1, 4], {}) for one in ([-1, 8], [-1, -1], [-2, 8])]
         else:
             wrong.append(([-1, 7], two, {}))
-        if find_lengths_input(schema) is not None:  # a run sets them
+        if find_lengths_input(schema) is not None:  # lengths that are set at run time
             late = [{"constant": False, "dynamic": dynamic} for dynamic in (False, True)]
             sums = ([2, 3], [8, -2], [20_000_000, -19_999_994], [2**32, 6])
             wrong += [(one, two, options) for options in late for one in sums]
@@ -91,7 +91,7 @@ def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_sources(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield lengths with a wrong rank or type, two lengths, and none."""
+    """Yield specs whose lengths have a wrong rank or type, are set in two ways, or are missing."""
     source = find_lengths_input(schema)
     if source is None:
         return
@@ -125,7 +125,7 @@ def _iter_counts(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_others(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield element types, attributes and inputs that the version does not have."""
+    """Yield specs with an element type, attribute, value or opset that the version does not support."""
     types = schema.types_of(schema.inputs[0])
     unsupported = [
         name for name in ("int32", "bfloat16", "float8_e4m3fn") if ELEMENT_TYPES[name] not in types

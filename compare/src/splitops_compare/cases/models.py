@@ -1,4 +1,4 @@
-"""Makes the model and the inputs of a spec. The same spec always makes the same model."""
+"""Makes the model and the inputs of a spec. The same spec always results in the same model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from splitops_compare.cases.spec_templates import find_lengths_input
 from splitops_compare.data import CaseSpec
 
 DATA: Final = "x"
-"""Name of the data in every model."""
+"""Name of the data of the split in every ONNX model, and of its Parameter in IR."""
 SPECIALS: Final = {
     "absent": "the input 'split' is omitted by an empty name",
     "constant-data": "the data is a constant of the model",
@@ -47,7 +47,7 @@ def make_inputs(spec: CaseSpec) -> dict[str, Array]:
 
 
 def make_model(spec: CaseSpec) -> onnx.ModelProto | OpenVINOModel:
-    """Make the model of a spec."""
+    """Make the ONNX model or OpenVINO IR of a spec."""
     return _make_onnx_model(spec) if spec.format == "onnx" else _make_ir(spec)
 
 
@@ -86,7 +86,7 @@ def _make_values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
 
 
 def make_operands(spec: CaseSpec) -> list[tuple[str, Array]]:
-    """Make the inputs of the node except the data, by name."""
+    """Make the inputs of the split node except the data, as pairs of a name and an array."""
     schema, operands = get_schema(spec), []
     if schema.axis.kind is SourceKind.INPUT:
         axis = np.full(spec.axis_shape, spec.axis, ELEMENT_TYPES[spec.axis_dtype].numpy)
@@ -99,7 +99,7 @@ def make_operands(spec: CaseSpec) -> list[tuple[str, Array]]:
 
 
 def _make_dims(spec: CaseSpec, unknown: Any) -> list[Any]:
-    """Return the declared shape, with ``unknown`` as the size of a dynamic split axis."""
+    """Return the declared shape of the data, with ``unknown`` as the size of a dynamic split axis."""
     dims: list[Any] = list(spec.shape)
     if spec.dynamic and dims:
         axis = spec.axis or 0
@@ -123,7 +123,7 @@ def _make_onnx_model(spec: CaseSpec) -> onnx.ModelProto:
     names += [""] if spec.special == "absent" else []
     _add_split(spec, graph, names)
     imports = [helper.make_opsetid("", get_opset(spec))]
-    # From IR version 4 on, initializers need not be inputs.
+    # Since IR version 4, initializers need not be inputs.
     version = max(4, helper.find_min_ir_version_for(imports, ignore_unknown=True))
     return helper.make_model(graph, opset_imports=imports, ir_version=version, producer_name="splitops")
 
@@ -133,7 +133,7 @@ def _make_value_info(name: str, dtype: str, dims: Sequence[Any]) -> onnx.ValueIn
 
 
 def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) -> None:
-    """Add a split, and the nodes that read its parts in a special spec."""
+    """Add a split, the nodes that read its parts if the spec is special, and the outputs of the graph."""
     schema, outputs = get_schema(spec), spec.outputs
     attributes = dict(spec.attributes)
     if spec.axis is not None and schema.axis.kind is SourceKind.ATTRIBUTE:

@@ -1,4 +1,4 @@
-"""Makes the ids of cases. Different specs have different ids."""
+"""Makes the ids of cases, and finds the schema and opset of a spec. Different specs have different ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from splitops.spec import OperatorSchema, SourceKind, history
 from splitops_compare.data import CaseSpec
 
 _OLDEST: Final = 10
-"""Opset that runtimes support in full. The models of older versions import it, if they can."""
+"""Oldest opset that runtimes fully support. Models of older operator versions import it if possible."""
 
 
 def get_domain(spec: CaseSpec) -> str:
@@ -33,7 +33,7 @@ def get_opset(spec: CaseSpec) -> int:
 
 
 def choose_opset(schema: OperatorSchema) -> int:
-    """Choose the opset that a model imports to use a version."""
+    """Choose the opset that a model imports to use an operator version."""
     since = schema.since_version
     versions = (other.since_version for other in history(schema.name, schema.domain))
     following = min((version for version in versions if version > since), default=since + 1)
@@ -76,7 +76,7 @@ def _format_sizes(spec: CaseSpec) -> str:
 
 
 def _iter_extras(spec: CaseSpec) -> Iterator[str]:
-    """Yield the parts of the id that a usual spec does not have."""
+    """Yield the parts of the id for fields that differ from those of a plain spec."""
     schema = get_schema(spec)
     shown = {source.name for source in schema.lengths if source.kind is SourceKind.ATTRIBUTE}
     shown.add(schema.count_attribute or "")

@@ -1,4 +1,4 @@
-"""Generates random specs: listed ones with other types, ranks and axes, and ones with other sizes."""
+"""Generates random specs: listed specs with other types, ranks and axes, and specs with other sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPECIALS_OF_ANY_TYPE: Final = (None, "absent", "constant-data", "elements", "un
 
 
 def generate_specs(seed: int) -> Iterator[SpecPair]:
-    """Yield random specs without end. Half of them break a rule."""
+    """Yield random specs without end, each with its baseline. Half of them break a rule."""
     random = Random(seed)  # noqa: S311 - not a secret
     listed: dict[OperatorSchema, tuple[list[CaseSpec], list[tuple[CaseSpec, CaseSpec]]]] = {}
     while True:
@@ -55,7 +55,7 @@ def generate_specs(seed: int) -> Iterator[SpecPair]:
 
 
 def _iter_sized(random: Random, schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield splits of an axis of a random size into equal, empty and other parts."""
+    """Yield specs that split an axis of a random size into equal, empty and other parts."""
     size = random.choice(random.choice([_SIZES] * 7 + [_LARGE]))
     count = random.randint(1, _MAX_PARTS)
     candidates = [(0, size, 1, size - 1, size * part // count) for part in range(1, count)]
@@ -71,7 +71,7 @@ def _iter_sized(random: Random, schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _omit_output(random: Random, schema: OperatorSchema, spec: CaseSpec) -> CaseSpec:
-    """Omit an output of one in four specs whose outputs are optional."""
+    """Omit a random output with a probability of 1/4, if the outputs of the operator are optional."""
     names = list(spec.outputs)
     if schema.domain or schema.gives_sequence or len(names) < 2 or random.randrange(4):
         return spec
@@ -85,7 +85,7 @@ def _lengthen_axis(spec: CaseSpec) -> CaseSpec:
 
 
 def _transform(random: Random, schema: OperatorSchema, *specs: CaseSpec) -> list[CaseSpec]:
-    """Change the axes, the element type and other details of a spec, and of its baseline in the same way."""
+    """Change the axes, the element type and other fields of a spec and its baseline in the same way."""
     last = specs[-1]
     is_large = any(max(spec.shape, default=0) > max(_SIZES) * 2 and 0 not in spec.shape for spec in specs)
     count = random.randint(is_large, _MAX_AXES - max(len(spec.shape) for spec in specs))
@@ -110,14 +110,14 @@ def _transform(random: Random, schema: OperatorSchema, *specs: CaseSpec) -> list
 
 
 def _vary_unset(random: Random, schema: OperatorSchema, specs: list[CaseSpec]) -> list[CaseSpec]:
-    """Vary the details that all specs leave at their first value: types, constants, keepdims, elements."""
+    """Vary fields that have their default value in all specs: types, axis shape, keepdims, special."""
     options: dict[str, Sequence[Any]] = {}
     if schema.axis.kind is SourceKind.INPUT:
         ranks = schema.inputs[schema.input_index(schema.axis.name)].ranks
         options["axis_dtype"] = ("int64", "int32")
         options["axis_shape"] = ((), (1,)) if ranks is None or 1 in ranks else ((),)
         options["special"] = (None, None, "unranked", "constant-data")
-    if len(specs) == 1:  # it is valid
+    if len(specs) == 1:  # the spec is valid
         lengths, source = specs[0].lengths, find_lengths_input(schema)
         if lengths is not None and source is not None and np.max(lengths, initial=0) < min(_LARGE):
             types = schema.types_of(schema.inputs[schema.input_index(source.name)])
@@ -139,7 +139,7 @@ def _vary_unset(random: Random, schema: OperatorSchema, specs: list[CaseSpec]) -
 def _add_axes(spec: CaseSpec, before: list[int], after: list[int], flips_axis: bool) -> CaseSpec:
     """Add axes before and after those of a spec. An axis that is out of range stays out of range.
 
-    With ``flips_axis``, the axis is counted from the other end.
+    With ``flips_axis``, an axis in range is counted from the other end, unless its type is unsigned.
     """
     rank, axis = len(spec.shape), spec.axis
     if axis is not None or before:

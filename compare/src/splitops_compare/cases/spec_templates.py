@@ -1,4 +1,4 @@
-"""Makes specs from the schema of an operator version: by a number of parts, by lengths, or the simplest."""
+"""Makes specs of an operator version: with a number of parts, with lengths, or the simplest one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from splitops_compare.data import CaseSpec
 
 
 def find_lengths_input(schema: OperatorSchema) -> ValueSource | None:
-    """Find the input for lengths, or return None if the version has none."""
+    """Return the input for lengths, or None if the operator version does not have one."""
     return next((source for source in schema.lengths if source.kind is SourceKind.INPUT), None)
 
 
@@ -23,7 +23,7 @@ def make_part_names(count: int) -> tuple[str, ...]:
 def make_count_spec(
     schema: OperatorSchema, shape: Sequence[int], count: int, axis: int | None = None, **more: Any
 ) -> CaseSpec:
-    """Make a spec with a number of parts. A version without a count attribute splits by its default."""
+    """Make a spec with ``count`` outputs, whose count attribute is set if the operator version has one."""
     name = schema.count_attribute
     return _make_spec(schema, shape, axis, {} if name is None else {name: count}, count, more)
 
@@ -37,7 +37,7 @@ def make_lengths_spec(
     constant: bool = True,
     **more: Any,
 ) -> CaseSpec:
-    """Make a spec with lengths or a chunk size. Constant ones are an attribute if the version has it."""
+    """Make a spec with lengths or a chunk size: an attribute if constant and supported, else an input."""
     count = len(lengths) if isinstance(lengths, list) else 1
     first = schema.lengths[0]
     if first.kind is SourceKind.ATTRIBUTE and constant:
@@ -51,7 +51,7 @@ def make_lengths_spec(
 
 
 def make_plain_spec(schema: OperatorSchema, **more: Any) -> CaseSpec:
-    """Make the simplest valid spec of a version, which splits 6 elements into two parts."""
+    """Make the simplest valid spec of an operator version. It splits 6 elements into two parts."""
     if schema.count is not None:
         return make_count_spec(schema, (6,), 2, **more)
     return make_lengths_spec(schema, (6,), 3 if schema.scalar_rule is not None else [2, 4], **more)

@@ -30,13 +30,13 @@ _LENGTHS: Final = (
 )  # fmt: skip
 _CHUNKS: Final = ((5, 2), (6, 2), (5, 5), (5, 7), (0, 3), (3, 1), (5, 2**31 + 1), (5, 2**63 - 1))
 _BEYOND_32_BITS: Final = 2**32 + 4
-"""A size that is 4 in 32 bits."""
+"""A size that is 4 if it is truncated to 32 bits."""
 _BEYOND_FLOAT64: Final = 2**53 + 2
 """A size whose successor float64 cannot represent."""
 
 
 def generate_valid_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield the valid specs of a version, the simplest first. Older versions have fewer."""
+    """Yield the valid specs of an operator version, the simplest first. Older versions have fewer."""
     yield from chain(
         _iter_make_plain_spec(schema),
         _iter_sizes(schema),
@@ -60,7 +60,7 @@ def _iter_make_plain_spec(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _place_axis(size: int, index: int) -> tuple[tuple[int, ...], int | None]:
-    """Return a shape and an axis of ``size`` in it, whose position depends on ``index``."""
+    """Return a shape with an axis of ``size``, and that axis (None for 0). ``index`` selects the position."""
     places: Sequence[tuple[tuple[int, ...], int | None]] = (
         ((size,), None), ((2, size), 1), ((size, 3), None), ((2, size, 3), -2), ((size,), 0), ((2, size), -1),
     )  # fmt: skip
@@ -68,7 +68,7 @@ def _place_axis(size: int, index: int) -> tuple[tuple[int, ...], int | None]:
 
 
 def _iter_sizes(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield all sizes. Numbers of parts of the newest version appear with a static and a dynamic axis."""
+    """Yield specs of all sizes. In the newest version, numbers of parts have a static and a dynamic axis."""
     counts = () if schema.count_rule is None else _COUNTS[schema.count_rule]
     return generate_sized_specs(schema, counts, _CHUNKS, _LENGTHS)
 
@@ -97,13 +97,16 @@ def generate_sized_specs(
 
 
 def _vary(schema: OperatorSchema, index: int) -> dict[str, bool]:
-    """Vary whether the axis is dynamic and the lengths are constant. Four indices cover all pairs."""
+    """Return whether the axis is dynamic and the lengths are constant. Four indices cover all pairs."""
     has_input = find_lengths_input(schema) is not None
     return {"dynamic": index // 2 % 2 == 1, "constant": index % 2 == 0 or not has_input}
 
 
 def _iter_types(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield all element types for the newest version, and the added types for the others."""
+    """Yield specs of all types of the oldest and newest version, and of types that other versions add.
+
+    OpenVINO's Split only gets types that ONNX lacks or that have less than 8 bits.
+    """
     types = {kind.name for kind in schema.types_of(schema.inputs[0])}
     before = [
         other for other in history(schema.name, schema.domain) if other.since_version < schema.since_version
@@ -120,7 +123,7 @@ def _iter_types(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _iter_large(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield sizes above 2^31 and 2^53. Another axis is empty, so the data needs no memory."""
+    """Yield specs of sizes above 2^32 and 2^53. Another axis is empty, so the data needs no memory."""
     for size in (_BEYOND_32_BITS, _BEYOND_FLOAT64):
         if schema.count is not None and (is_newest(schema) or schema.lengths[0].kind is SourceKind.INPUT):
             yield make_count_spec(schema, (size, 0), 2)
@@ -132,7 +135,7 @@ def _iter_large(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _iter_outputs(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield nodes with fewer or omitted outputs, and with an omitted input."""
+    """Yield specs with fewer or omitted outputs or an omitted input; for Split-18, other cases as well."""
     if schema.domain:
         return
     simplest, optional = make_plain_spec(schema), find_lengths_input(schema)
@@ -198,7 +201,7 @@ def _iter_sequences(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _iter_ir(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield specs of IR: axes as inputs, unknown ranks, packed constants."""
+    """Yield specs of IR: types and ranks of the axis input, unknown ranks, and constant or packed data."""
     if schema.axis.kind is not SourceKind.INPUT:
         return
     simplest = make_plain_spec(schema)

@@ -26,7 +26,7 @@ class LaunchCommand:
         command: program and arguments.
         setting: values of its settings.
         variables: environment variables.
-        can_fork: whether the command also starts a :class:`ForkServer`.
+        can_fork: whether the command starts a :class:`ForkServer` if a descriptor is appended.
     """
 
     adapter: str
@@ -43,13 +43,13 @@ class NotInstalled(Exception):  # noqa: N818 - a result, not an error
 class CaseRunner:
     """Runs cases in a process of an implementation.
 
-    The process starts with the first case, and again with the first case after it has ended.
+    The process is started for the first case, and again for the next case after it has ended.
 
     Args:
-        launch: the command of the process.
+        launch: command of the process.
         limits: time and memory of the process.
-        perturbation: byte that fills new memory.
-        server: forks the processes, if it can.
+        perturbation: byte that fills new memory. None does not fill it.
+        server: server that forks the processes if it can; otherwise, ``launch`` starts them.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class CaseRunner:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process of the last case is running."""
+        """Whether there is a process, which was not stopped after the last case."""
         return self._process is not None
 
     def start(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class CaseRunner:
         return message
 
     def run(self, case: Case, model: Path | None = None) -> Outcome:
-        """Run a case, optionally with another model, and return its outcome."""
+        """Run a case, with ``model`` instead of its own model if that is set, and return its outcome."""
         try:
             if self._process is None:
                 self.start()
@@ -122,7 +122,7 @@ class CaseRunner:
         assert self._process is not None
         shutil.rmtree(self._folder, ignore_errors=True)
         self._number += 1
-        # Each case has a separate folder: the implementation may have mapped the file of the last case.
+        # Each case has its own folder, since the implementation may still map the file of the last case.
         self._folder.mkdir()
         path = _write_model(case, self._folder) if model is None else model
         request = protocol.encode_request(case, self._number, path, self._folder)
@@ -150,13 +150,13 @@ class CaseRunner:
         return outcome
 
     def finish(self) -> Outcome | None:
-        """Stop the process after its exit. Return the outcome of a failure since its last response."""
+        """Let the process exit, and return the outcome of a failure since its last response, or None."""
         outcome = None if self._process is None else self._process.finish()
         self.stop()
         return outcome
 
     def kill(self) -> None:
-        """Kill the process. A thread that waits for a response gets an outcome."""
+        """Kill the process. A thread that waits in :meth:`run` gets the outcome of a crash."""
         if (process := self._process) is not None:
             process.kill()
 

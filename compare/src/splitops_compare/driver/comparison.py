@@ -70,14 +70,14 @@ def compare(
         seed: seed of the random cases, which are the same for the same release of splitops.
         model: a model to run instead of the listed cases: each of its splits, with the sizes and values that
             it has for the inputs, and the whole model.
-        inputs: inputs of the model, arrays by name. None generates them.
+        inputs: inputs of the model: arrays by name. None generates them.
         commands: executables that follow the protocol of ``schemas/messages.json``, by the name to report.
         pythons: pairs of an adapter and the Python of another environment, which is compared too.
         settings: pairs of an adapter and values of its settings, which are compared too.
         seconds: time limit for one case.
         memory: limit of the resident memory of an implementation, in bytes.
         shrink_seconds: time to shrink each finding. 0 disables it.
-        jobs: number of implementations that run at the same time. None is the number of cores.
+        jobs: number of implementations that run at the same time. None is the number of cores, at most 8.
         allow_links: for a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         report_line: called with one line about each implementation when it is done.
@@ -86,7 +86,8 @@ def compare(
         The report. After Ctrl-C it has the verdicts so far, and ``environment["stopped"]`` is True.
 
     Raises:
-        CompareError: an implementation, setting, case or operator does not exist, or nothing is installed.
+        CompareError: an implementation, setting, case or operator does not exist, nothing is installed, or
+            the system is not Linux.
         ModelError: the model is malformed, or no inputs can be generated for it.
 
     Examples:
@@ -136,7 +137,7 @@ def choose_cases(operators: Sequence[str], ids: Sequence[str], generate: int, se
 
 
 def _is_of_operator(case: Case, operator: str) -> bool:
-    """Return whether a case tests an operator, which is named with or without its version and its domain."""
+    """Return whether a case tests an operator, whose name may have a version and a domain."""
     full = case.operator
     bare = full.rpartition(":")[2]
     return operator in (full, bare, full.rpartition("-")[0], bare.rpartition("-")[0])
@@ -147,7 +148,10 @@ def run_comparison(
     failed: Sequence[ImplementationInfo] = (),
     report_line: Callable[[str], None] | None = None,
 ) -> ComparisonReport:
-    """Run everything, and make the report. The arguments are those of :func:`compare`."""
+    """Run a comparison, and make its report. ``failed`` are implementations that did not start.
+
+    ``report_line`` is as in :func:`compare`.
+    """
     started = datetime.now(UTC)
     stopped = _run_all(run, report_line or (lambda line: None))
     environment = {
@@ -169,7 +173,7 @@ def run_comparison(
 
 
 def _run_all(run: ComparisonRun, report_line: Callable[[str], None]) -> bool:
-    """Run everything, and return whether it was interrupted."""
+    """Run all cases, report the progress, and return whether the run was interrupted."""
     started = time.monotonic()
     left = {one.info.name: len(run.cases) for one in run.implementations}
     total = sum(left.values())
@@ -223,7 +227,7 @@ def _make_result(
 
 
 def _find_limit(case: Case, adapter: str) -> str | None:
-    """Find the limit of ``splitops check`` whose evidence is this case, and return its code."""
+    """Return the code of the limit of ``splitops check`` whose evidence is this case, or None."""
     for limit in LIMITS:
         if limit.evidence == case.id and limit.runtime in (adapter, adapter.partition("_")[0]):
             return limit.code
@@ -231,7 +235,7 @@ def _find_limit(case: Case, adapter: str) -> str | None:
 
 
 def _update_state(info: ImplementationInfo, results: Sequence[CaseResult]) -> ImplementationInfo:
-    """Set the state to "no result" if valid cases ran and none of them passed."""
+    """Return the info, with the state "no-result" if valid cases ran and none of them passed."""
     kinds = [
         result.verdicts[info.name].kind for result in results if result.valid and info.name in result.verdicts
     ]

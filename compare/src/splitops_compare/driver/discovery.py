@@ -1,4 +1,4 @@
-"""Finds implementations: adapters of this and other packages, other environments, and any executable."""
+"""Finds and starts implementations: adapters of this and other packages, and any other executables."""
 
 from __future__ import annotations
 
@@ -65,9 +65,10 @@ def start_implementations(
     *,
     jobs: int = 1,
 ) -> tuple[list[Implementation], list[ImplementationInfo]]:
-    """Start every implementation once. Return those that started, and those that failed with the reason.
+    """Start each implementation once, and return those that started, and those that failed with the reason.
 
-    The arguments are those of :func:`splitops_compare.compare`.
+    Implementations that are not installed have failed only if they were requested. The arguments are those
+    of :func:`splitops_compare.compare`.
 
     Raises:
         CompareError: an adapter, command, Python or setting does not exist.
@@ -156,7 +157,7 @@ def _make_implementations(
 
 
 def _make_unique_names(started: Sequence[tuple[LaunchCommand, dict[str, Any]]]) -> Iterator[str]:
-    """Yield the names. An adapter that started twice has its release appended, and a number if needed."""
+    """Yield unique names. If an adapter started twice, its release is appended, and a number if needed."""
     names = [launch.adapter for launch, _ in started]
     used: dict[str, int] = {}
     for launch, message in started:

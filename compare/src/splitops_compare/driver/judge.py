@@ -1,4 +1,4 @@
-"""Judges outcomes: compares them with the specified result, bit for bit."""
+"""Judges outcomes by comparing them with the specified results, bit for bit unless a model may round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.models.verify import differ_by_rounding, difference
 from splitops_compare.data import Case, Expected, Outcome, Value, Verdict, VerdictKind
 
 Rerun = Callable[[Path], Outcome | None]
-"""Runs a model on a runtime that agreed on the case. None if there is none."""
+"""Function that runs a model on a runtime that agreed on the case, or returns None if there is none."""
 
 _KINDS: Final = {
     "crash": VerdictKind.CRASH,
@@ -132,7 +132,7 @@ def _find_difference(case: Case, outcome: Outcome) -> str | None:
 
 
 def have_same_values(first: Outcome, second: Outcome) -> bool:
-    """Return whether two outcomes have the same values, bit for bit."""
+    """Return whether two outcomes have the same values, types and shapes, bit for bit."""
     rows = zip(first.values, first.types, second.values, second.types, strict=False)
     return len(first.values) == len(second.values) and all(
         difference(left, right, left_type, right_type) is None for left, left_type, right, right_type in rows
@@ -140,14 +140,14 @@ def have_same_values(first: Outcome, second: Outcome) -> bool:
 
 
 def sample_expected(case: Case) -> Expected:
-    """Return the samples of the expected outputs, or the code of the broken rule if the case is invalid."""
+    """Return samples of the expected outputs, or ``{"error": CODE}`` if the case breaks the rule CODE."""
     if case.expected is None:
         return {"error": case.error or ""}
     return tuple(map(sample_output, case.expected, case.expected_types))
 
 
 def sample_output(value: Value, kind: str) -> dict[str, Any]:
-    """Return type, shape and first values of an output as JSON values."""
+    """Return the type ``kind``, the shape and the first values of an output as JSON values."""
     if isinstance(value, list):
         return {"sequence": [_sample(part, kind) for part in value[:_SAMPLE]]}
     return _sample(value, kind)

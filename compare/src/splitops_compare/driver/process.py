@@ -1,4 +1,4 @@
-"""Runs an implementation in a process with limits. Every way to fail has an outcome, and nothing is left."""
+"""Runs an implementation in a process with limits. Every failure has an outcome, and all is cleaned up."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ _TICK: Final = 0.1
 _GRACE: Final = 1.0
 """Seconds that a process has to exit once its input or its output is closed."""
 _KILL_TIMEOUT: Final = 10.0
-"""Seconds to wait for a killed process. It may stay longer in the kernel."""
+"""Seconds to wait for killed processes, since one can be blocked in the kernel for longer."""
 _LARGEST_FILE: Final = 4 << 30
 _LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
 """Prefix that disables core files and limits the size of files."""
 _TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variable
-"""The rest of the name is the token. Children of a forked process also have the token of its server."""
+"""Prefix of the variable that marks all processes of an implementation. The rest of its name is the token.
+Children of a forked process also have the token of its server."""
 _MAX_EMPTY_READS: Final = 8
-"""Reads without variables after which a process has none. It may be starting another program."""
+"""Empty reads of an environment after which it counts as empty. Starting a program empties it briefly."""
 _SIZE: Final = 20
 _ENV_END: Final = 48
-"""Fields of /proc/PID/stat after the name: the size of the memory, and the end of the variables."""
+"""Indices of fields in /proc/PID/stat after the name: virtual memory size, and end of the environment."""
 _MAX_QUEUED: Final = 2
 """Maximum number of queued lines. A second line is already a protocol violation."""
 _TAIL: Final = 1 << 12
-"""Bytes of stderr that are kept."""
+"""Number of last bytes of stderr that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class ProcessEnded(Exception):  # noqa: N818 - a result, not an error
 
 
 class _ForkedProcess:
-    """A forked process, with the part of ``subprocess.Popen`` that :class:`Process` uses."""
+    """A forked process, with those members of ``subprocess.Popen`` that :class:`Process` uses."""
 
     def __init__(self, pipes: Sequence[int], status: socket.socket) -> None:
         self.status = status
@@ -78,13 +79,13 @@ class _ForkedProcess:
         self._returned: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit status or None, as ``subprocess.Popen.poll``."""
+        """Return the exit status or None, like ``subprocess.Popen.poll``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit status, as ``subprocess.Popen.wait``."""
+        """Wait for the exit status, like ``subprocess.Popen.wait``."""
         if self._returned is None:
             self.status.settimeout(timeout)
             try:
@@ -118,7 +119,7 @@ class ForkServer:
             self._process = _start_process([*command, str(number)], variables, pipe, pass_fds=(number,))
 
     def fork(self, folder: str, variables: Mapping[str, str]) -> _ForkedProcess | None:
-        """Fork a process, or return None if the implementation does not support a fork after its import."""
+        """Fork a process that runs in ``folder``, or return None if that fails or there is no ``PRELOAD``."""
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pipes = (inputs[1], outputs[0], errors[0])
@@ -144,16 +145,17 @@ class ForkServer:
                 os.close(descriptor)
 
     def stop(self) -> None:
-        """Kill the process and all its children."""
+        """Kill the server and all processes that it forked."""
         _kill(self._process.pid, self._token)
         self._process.wait()
         self._requests.close()
 
 
 class Process:
-    """A running implementation. Threads read its messages from stdout, and its stderr.
+    """A running implementation. Threads read its messages from stdout, and the end of its stderr.
 
-    It runs in ``folder``, which is deleted when it is stopped. ``server`` forks it, if it can.
+    It runs in the temporary ``folder``, which :meth:`stop` deletes. ``server`` forks it if possible;
+    otherwise, ``command`` starts it.
     """
 
     def __init__(
@@ -188,7 +190,7 @@ class Process:
         """Send a message, and return the line of the response.
 
         Raises:
-            ProcessEnded: the process ended, exceeded a limit or closed its output.
+            ProcessEnded: the process ended, exceeded a limit or closed its stdout.
         """
         deadline = time.monotonic() + seconds
         threading.Thread(
@@ -198,7 +200,7 @@ class Process:
             left = deadline - time.monotonic()
             line = self._take_line(min(_TICK, left)) if left > 0 else None
             if line is None and left > 0 and self._process.poll() is not None:
-                line = self._take_line(_GRACE)  # it may have sent one before
+                line = self._take_line(_GRACE)  # it may have sent a line before its end
                 if line is None:  # another process keeps the output open
                     raise self._make_exit()
             if line is not None and line.endswith(b"\n"):
@@ -208,7 +210,7 @@ class Process:
             self._check_memory()
 
     def take_late_outcome(self, seconds: float = 0) -> Outcome | None:
-        """Return the outcome of anything the process did in ``seconds`` after its last response, or None."""
+        """Wait ``seconds`` for another line or an exit, and return its outcome, or None if there is none."""
         try:
             line = self._take_line(seconds)
             if line is not None:
@@ -220,7 +222,7 @@ class Process:
         return None
 
     def finish(self) -> Outcome | None:
-        """Close the input, and return the outcome of a failure after the last response, or None."""
+        """Close stdin, and return the outcome of a failure since the last response or at exit, or None."""
         outcome = self.take_late_outcome()
         if outcome is None:
             with contextlib.suppress(OSError):
@@ -231,11 +233,11 @@ class Process:
         return outcome
 
     def kill(self) -> None:
-        """Kill the process and all that it started. Waiting callers get a ProcessEnded."""
+        """Kill the process and its children. :meth:`request` then raises ProcessEnded in other threads."""
         _kill(self._process.pid, self._token)
 
     def stop(self) -> None:
-        """Kill the process and all that it started, and delete its files."""
+        """Kill the process and its children, and delete its folder."""
         self.kill()
         self._process.wait()
         for thread in self._threads:
@@ -252,7 +254,7 @@ class Process:
                 message = message[os.write(self._process.stdin.fileno(), message) :]
 
     def _read_stdout(self) -> None:
-        """Queue the first lines of stdout, and an empty line at the end."""
+        """Queue lines of stdout, and an empty line at its end. Lines are dropped while the queue is full."""
         with self._process.stdout as pipe:
             while line := pipe.readline(MAX_LINE + 2):
                 if self._lines.qsize() < _MAX_QUEUED:
@@ -265,7 +267,7 @@ class Process:
                 self._printed = (self._printed + content)[-_TAIL:]
 
     def _take_line(self, seconds: float) -> bytes | None:
-        """Return the next line, or None if there is none in time. The last line may lack its line end."""
+        """Return the next line, or None after ``seconds``. Raise ProcessEnded at the end of stdout."""
         if self._closed:
             raise self._make_exit()
         try:
@@ -280,7 +282,7 @@ class Process:
         return line
 
     def _make_exit(self) -> ProcessEnded:
-        """Return the reason for the end of the output: the process exited, or only closed it."""
+        """Make the exception for the end of stdout: the process has exited, or has only closed it."""
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -309,7 +311,10 @@ class Process:
 def _start_process(
     command: Sequence[str], variables: Mapping[str, str], pipe: int, **options: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a new session, with limits and without a network. All streams are ``pipe``."""
+    """Start a command in a new session, with limits and without a network if possible.
+
+    ``pipe`` is used for stdin, stdout and stderr.
+    """
     return subprocess.Popen(  # noqa: S603
         [*_LIMITED, *make_network_prefix(), *command],
         stdin=pipe,
@@ -322,7 +327,7 @@ def _start_process(
 
 
 def _kill(group: int, token: str) -> None:
-    """Kill a process group and all processes with ``token``, and wait for their end."""
+    """Kill a process group and all processes with ``token``, and wait up to 10 s until they have ended."""
     deadline = time.monotonic() + _KILL_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -337,7 +342,7 @@ def _kill(group: int, token: str) -> None:
 
 
 def find_processes(token: str) -> list[int]:
-    """Return the ids of all processes with ``token`` in their environment, in any process group."""
+    """Return the ids of all processes, in any group, whose initial environment has ``token``."""
     variable = f"{_TOKEN}{token}=".encode()
     pids = []
     for name in os.listdir("/proc"):
@@ -349,7 +354,7 @@ def find_processes(token: str) -> list[int]:
 
 
 def _read_environment(process: Path) -> bytes:
-    """Read the initial environment of a process. It is empty while the process starts another program."""
+    """Read the initial environment of a process. Wait while it starts a program, since it is empty then."""
     content, empty_reads = b"", 0
     for _ in range(1000):
         content = (process / "environ").read_bytes()
@@ -369,7 +374,7 @@ def _read_environment(process: Path) -> bytes:
 def make_network_prefix() -> tuple[str, ...]:
     """Return the command prefix that disables the network, such as ``unshare -cn --``.
 
-    It is empty if the system does not allow that.
+    The prefix is empty if the system does not allow that.
     """
     for options in ("-cn", "-rn"):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):

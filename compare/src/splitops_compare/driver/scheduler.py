@@ -27,7 +27,7 @@ _MAX_WAITING: Final = 8
 """Maximum number of findings of an implementation that wait for a thread before its next case runs."""
 
 Listener = Callable[[Implementation, Case, bool], None]
-"""Called with each new verdict, and whether it is final."""
+"""Called for each new verdict with its implementation, its case, and whether the verdict is final."""
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error
@@ -35,7 +35,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error
 
 
 class ComparisonRun:
-    """One comparison, with its verdicts so far: first unconfirmed, then confirmed.
+    """One comparison, with its verdicts so far. A finding is first unconfirmed, then repeated.
 
     Args:
         cases: the cases to run.
@@ -72,7 +72,7 @@ class ComparisonRun:
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="splitops-compare")
 
     def run(self, listener: Listener) -> None:
-        """Run everything, converters and simplifiers last. An interrupt stops it and keeps the verdicts."""
+        """Run all cases, in converters and simplifiers last. After an interrupt, the verdicts are kept."""
         self._listener = listener
         try:
             for is_transformer in (False, True):
@@ -84,7 +84,7 @@ class ComparisonRun:
                     wait(running, return_when=FIRST_EXCEPTION)
                     running = self._list_running()  # includes the futures that these have submitted
                     for future in self._futures:
-                        if future.done() and not future.cancelled():  # _catch_up cancels and runs the work
+                        if future.done() and not future.cancelled():  # _catch_up does the work of those
                             future.result()
         finally:
             self._stop()
@@ -155,7 +155,7 @@ class ComparisonRun:
                 self._runners.discard(runner)
 
     def _start_fork_server(self, implementation: Implementation) -> ForkServer | None:
-        """Start the fork server of an implementation, if it can have one and has none yet."""
+        """Return the fork server of an implementation, started on first use, or None if it has none."""
         name, launch = implementation.info.name, implementation.launch
         if not launch.can_fork:
             return None
@@ -165,7 +165,7 @@ class ComparisonRun:
             return self._servers.get(name)
 
     def _run_all(self, implementation: Implementation) -> None:
-        """Run every case. A late outcome belongs to the case of the response before it."""
+        """Run every case in an implementation. An outcome after a response belongs to the case of that."""
         with self._lend_runner(implementation) as runner:
             previous: JudgedCase | None = None
             for case in self.cases:
@@ -196,7 +196,7 @@ class ComparisonRun:
         return judge(case, outcome, lambda path: self._rerun(case, path)), outcome
 
     def _settle(self, implementation: Implementation, judged: JudgedCase, late: Outcome | None) -> None:
-        """Record a verdict, and submit the confirmation of a finding."""
+        """Record the verdict on a case or on its ``late`` outcome. Submit the confirmation of a finding."""
         case, verdict, outcome = judged if late is None else (judged[0], *_judge_late(judged[0], late))
         self._record(implementation, case, verdict, is_final=not verdict.is_finding)
         if verdict.is_finding:
@@ -231,14 +231,14 @@ class ComparisonRun:
     def _run_alone(
         self, implementation: Implementation, case: Case, perturbation: int | None
     ) -> tuple[Verdict, Outcome]:
-        """Run a case in a new process, and wait for its exit."""
+        """Run a case in a new process, wait for its exit, and return the verdict and the outcome."""
         with self._make_runner(implementation, perturbation) as runner:
             judged = self._run_case(implementation, runner, case)
             late = runner.finish()
             return judged if late is None else _judge_late(case, late)
 
     def _shrink(self, implementation: Implementation, case: Case, verdict: Verdict) -> CaseSpec | None:
-        """Find the smallest spec with the same verdict, and confirm it in new processes."""
+        """Return the smallest spec with the same verdict, confirmed in new processes, or None."""
         with self._lend_runner(implementation) as runner:
 
             def has_same_verdict(smaller: Case) -> bool:
@@ -257,7 +257,7 @@ class ComparisonRun:
         return smallest.spec if identities == {verdict.identity} else None
 
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
-        """Run the model of a converter or simplifier on the first runtime that agreed on the case."""
+        """Run the model of a converter on the first runtime that agreed on the case; None if none did."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
         for implementation in self.implementations:
             verdict = self.verdicts[implementation.info.name].get(case.id)
@@ -273,13 +273,13 @@ class ComparisonRun:
 
 
 def _judge_late(case: Case, late: Outcome) -> tuple[Verdict, Outcome]:
-    """Judge a case by an outcome after its response."""
+    """Judge a case by what its process did after the response. Return the verdict and the outcome."""
     outcome = replace(late, text=f"after its response: {late.text}")
     return judge(case, outcome, lambda _: None), outcome
 
 
 def resolve_baselines(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Replace rejections by "no result" if the implementation does not pass the baseline of the case."""
+    """Return the verdicts, with rejections replaced by "no result" if the baseline of the case failed."""
     resolved = dict(verdicts)
     for case in cases:
         verdict = resolved.get(case.id)

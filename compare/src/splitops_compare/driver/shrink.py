@@ -1,8 +1,8 @@
-"""Shrinks a case to the smallest one with the same verdict, by one change at a time.
+"""Shrinks a case to a smaller one with the same verdict, by one change at a time.
 
-Smaller means, in this order: fewer axes, fewer outputs, fewer elements, smaller lengths, and simpler
-(float32, a static shape, constants, fewer attributes, the default axis, nothing special, the opset of the
-version). No size and no length becomes 0, because that would be another case.
+Smaller means, in this order: fewer axes, fewer outputs, fewer elements, smaller sizes and lengths, and
+simpler (nothing special, float32, a static shape, constants, fewer attributes, the default axis, the opset of
+the version). A size or length is not reduced to 0 by itself, because that would be another case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_ELEMENTS: Final = 1 << 24
 
 
 def shrink(case: Case, has_same_verdict: Callable[[Case], bool], seconds: float) -> Case | None:
-    """Find the smallest case with the same verdict within ``seconds``, or return None if none is smaller."""
+    """Return the smallest case with the same verdict found in ``seconds``, or None if none is smaller."""
     deadline = time.monotonic() + seconds
     best: Case | None = None
     spec = case.spec
@@ -42,12 +42,12 @@ def shrink(case: Case, has_same_verdict: Callable[[Case], bool], seconds: float)
 
 
 def _build_new(spec: CaseSpec, case: Case, tried: set[str]) -> Case | None:
-    """Build the case of a spec, or return None if it was tried before or breaks another rule."""
+    """Build the case of a spec, or return None if it was tried, is impossible, or breaks another rule."""
     text = str(spec)
     if text in tried:
         return None
     tried.add(text)
-    if math.prod(spec.shape) > _MAX_ELEMENTS:  # it dropped the axis of size 0 next to a huge one
+    if math.prod(spec.shape) > _MAX_ELEMENTS:  # the axis of size 0 next to a huge one was dropped
         return None
     try:
         smaller = build_case(make_entry(spec))
@@ -57,7 +57,7 @@ def _build_new(spec: CaseSpec, case: Case, tried: set[str]) -> Case | None:
 
 
 def make_sort_key(spec: CaseSpec) -> tuple[Any, ...]:
-    """Return the sort key of specs, from small to large."""
+    """Return the sort key of a spec: smaller specs have smaller keys."""
     return (
         len(spec.shape),
         len(spec.outputs),
@@ -82,7 +82,7 @@ def _flatten(value: Any) -> list[int]:
 
 
 def iter_smaller(spec: CaseSpec) -> Iterator[CaseSpec]:
-    """Yield specs that are smaller by one change. Not all of them are possible."""
+    """Yield specs that are smaller by one change. Some cannot be built as cases."""
     if spec.special in FUSION_PATTERNS:  # these have a fixed size
         return
     key = make_sort_key(spec)
@@ -105,7 +105,7 @@ def _drop_axis(spec: CaseSpec) -> Iterator[CaseSpec]:
 
 
 def _drop_part(spec: CaseSpec) -> Iterator[CaseSpec]:
-    """Drop one part or reduce one number, with and without its share of the axis."""
+    """Drop one part or reduce one number. A change of the lengths is made with and without its axis size."""
     count, counted = len(spec.outputs), False
     for name, value in _get_lengths(spec).items():
         if isinstance(value, list | tuple):
@@ -123,18 +123,18 @@ def _drop_part(spec: CaseSpec) -> Iterator[CaseSpec]:
             yield from (_set_value(spec, name, less) for less in _list_smaller(value))
             if name and value == count > 1:
                 yield replace(_set_value(spec, name, value - 1), outputs=spec.outputs[:-1])
-    # Fewer outputs than a number in the node would be another case.
+    # If the node sets the number of parts, fewer outputs would be another case.
     for index in range(count) if count > 1 and not counted else ():
         yield replace(spec, outputs=_drop_output(spec, index))
 
 
 def _get_lengths(spec: CaseSpec) -> dict[str, Any]:
-    """Return the values that may be lengths: the input of lengths under an empty name, and the attributes."""
+    """Return the values that may be lengths, by name: the attributes, and the lengths input as ``""``."""
     return {"": spec.lengths, **spec.attributes}
 
 
 def _drop_output(spec: CaseSpec, index: int) -> tuple[str, ...]:
-    """Return the outputs without that of one part. A sequence is a single output."""
+    """Return the outputs without that of one part. A single output, such as a sequence, is kept."""
     names = spec.outputs
     return names if len(names) == 1 else names[:index] + names[index + 1 :]
 
@@ -146,7 +146,7 @@ def _set_value(spec: CaseSpec, name: str, value: Any) -> CaseSpec:
 
 
 def _change_axis_size(spec: CaseSpec, change: int) -> Iterator[CaseSpec]:
-    """Yield the spec with another size of the split axis, if it is possible."""
+    """Yield the spec with ``change`` added to the size of the split axis, if that is possible."""
     rank, axis = len(spec.shape), spec.axis or 0
     if -rank <= axis < rank and spec.shape[axis] + change >= 0:
         yield _set_size(spec, axis % rank, spec.shape[axis] + change)
@@ -162,7 +162,7 @@ def _reduce_size(spec: CaseSpec) -> Iterator[CaseSpec]:
 
 
 def _list_smaller(value: int) -> list[int]:
-    """Return smaller numbers with the same sign."""
+    """Return numbers with the same sign that are closer to 0, but not 0."""
     sign, size = (1, value) if value > 0 else (-1, -value)
     return [sign * less for less in sorted({1, 2, size // 2, size - 1}) if 0 < less < size]
 

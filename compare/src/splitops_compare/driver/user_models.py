@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     AnyModel = str | os.PathLike[str] | onnx.ModelProto | onnx_ir.Model | OpenVINOModel
 
 _WHOLE: Final = "model"
-"""Name, operator and rule of the case that is the whole model."""
+"""Id, operator and rule of the case of the whole model."""
 
 
 def make_model_cases(
     model: AnyModel, inputs: Mapping[str, Any] | None = None, *, allow_links: bool = False
 ) -> tuple[Case, ...]:
-    """Make the cases of a model: its splits in the order in which they run, and the whole model.
+    """Make the cases of a model: one for each split, in execution order, and one for the whole model.
 
-    Each split has the sizes and lengths that are inferred for the inputs. A split whose sizes are known only
-    at run time is tested only as a part of the whole model.
+    Each split gets the sizes and lengths that are inferred for ``inputs``; None generates these. A split
+    whose sizes are known only at run time is tested only as a part of the whole model.
     """
     loaded = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
     with session(loaded, "reference") as reference:
@@ -58,7 +58,7 @@ def _iter_split_cases(model: Any, reference: Session, feeds: Mapping[str, Any]) 
         used[name] = used.get(name, 0) + 1
         try:
             case = build_case(make_entry(spec))
-        except SplitError:  # a single split cannot be like this one, for example with an unnamed output
+        except SplitError:  # a case cannot have this split, for example because an output has no name
             continue
         yield replace(case, id=name if used[name] == 1 else f"{name}#{used[name]}", baseline=None)
 
@@ -68,9 +68,9 @@ def _get_key(split: SplitNode) -> tuple[str | None, str | None]:
 
 
 def _make_spec(split: SplitNode, declared: SplitNode) -> CaseSpec | None:
-    """Make the spec of a split for some inputs, or return None if its shape or lengths are not known.
+    """Make the spec of a split, or return None if its shape, its lengths or an attribute is unknown.
 
-    ``declared`` is the same split as the model declares it.
+    ``declared`` is the same split, inferred without input values.
     """
     schema, data = split.schema, split.facts[0] if split.facts else None
     if split.binding is None or data is None or data.type is None or data.shape is None:
@@ -142,7 +142,11 @@ def _name_type(value: Any) -> str:
 
 
 def _serialise(model: Any) -> tuple[bytes, bytes | None]:
-    """Return the contents of the model file and of the weights file, which only an IR has."""
+    """Return the contents of the model file and, for an IR, of the weights file.
+
+    Raises:
+        ModelError: an ONNX model has more than 2 GB.
+    """
     suffix = ".xml" if is_openvino(model) else ".onnx"
     with tempfile.TemporaryDirectory(prefix="splitops-compare-") as folder:
         path = Path(folder) / f"m{suffix}"

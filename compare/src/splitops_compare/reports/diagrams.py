@@ -20,7 +20,7 @@ _NARROW: Final = 360
 
 
 def find_plan(spec: CaseSpec) -> SplitPlan | None:
-    """Compute the plan of a valid case, or return None if it has other nodes than the split."""
+    """Return the plan of the split of a spec, or None if the spec is special or breaks a rule."""
     if spec.special is not None:
         return None
     try:
@@ -31,16 +31,16 @@ def find_plan(spec: CaseSpec) -> SplitPlan | None:
 
 @dataclass(slots=True)
 class DiagramCache:
-    """The diagrams that a page needs. Equal splits share one.
+    """The diagrams of a page. Equal splits share one.
 
     Attributes:
-        names: CSS class of each pair of a wide and a narrow diagram.
+        names: CSS class of each pair of a wide and a narrow diagram, which are SVG.
     """
 
     names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def find_diagram(self, spec: CaseSpec) -> tuple[str, str] | None:
-        """Return the CSS class and the description of a diagram, or None if there is none."""
+        """Return the CSS class and the description of the diagram of a spec, or None if it has no plan."""
         plan = find_plan(spec)
         if plan is None:
             return None
@@ -53,7 +53,7 @@ class DiagramCache:
         )
 
     def make_style(self) -> str:
-        """Make the CSS rules of the diagrams, and those for a phone."""
+        """Make the CSS rules of the wide diagrams, and those of the narrow ones for a phone."""
         wide = "\n".join(_format_rule(name, diagram) for (diagram, _), name in self.names.items())
         narrow = "\n".join(_format_rule(name, diagram) for (_, diagram), name in self.names.items())
         return f"{wide}\n@media (max-width: 640px) {{\n{narrow}\n}}"

@@ -1,4 +1,4 @@
-"""Writes a report as one HTML file, which loads nothing from elsewhere."""
+"""Converts a report to one HTML file, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SENTENCES: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.REJECTS: "rejects a valid split",
     VerdictKind.WRONGLY_ACCEPTS: "runs an invalid split",
 }
-"""The findings at the top of the page, the worst first."""
+"""Sentence on each kind of finding at the top of the page, the worst kind first."""
 _POLICY: Final = (
     "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'"
 )
@@ -59,7 +59,7 @@ def to_html(report: ComparisonReport, version: str, home: str | None = None) -> 
     Args:
         report: the report.
         version: version of splitops-compare.
-        home: address of the site that contains the page.
+        home: URL of the site that contains the page.
     """
     diagrams = DiagramCache()
     by_result = {
@@ -161,7 +161,7 @@ def _collect_facts(report: ComparisonReport) -> dict[str, Any]:
 
 
 def _escape_unprintable(value: object) -> object:
-    """Escape the characters of a text that cannot be printed, as Python does."""
+    """Escape unprintable characters of a text as in Python, except line feeds. Markup is not changed."""
     if hasattr(value, "__html__"):
         return value
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in str(value))
@@ -192,7 +192,7 @@ def _has_no_finding(result: CaseResult) -> bool:
 
 
 def _iter_other_verdicts(result: CaseResult) -> Iterator[tuple[str, list[str]]]:
-    """Yield the groups without findings, unconfirmed ones first, and a text for each implementation."""
+    """Yield each group without a confirmed finding, with a text for each of its implementations."""
     groups: dict[str, list[str]] = {UNCONFIRMED: [], VerdictKind.AGREES.value: [], NO_RESULT: []}
     for name, verdict in result.verdicts.items():
         group = get_group(verdict)
@@ -215,5 +215,5 @@ def _format_value(value: Any) -> str:
 
 
 def _read(name: str) -> str:
-    """Read a file of the page."""
+    """Read a file from the folder ``page`` of this package."""
     return files(__package__).joinpath("page", name).read_text(encoding="utf-8")

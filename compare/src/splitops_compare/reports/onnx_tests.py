@@ -15,9 +15,9 @@ from splitops_compare.data import Case
 
 
 def write_tests(cases: Sequence[Case], folder: Path) -> tuple[int, int]:
-    """Write the ONNX cases as test folders, and return the numbers of valid and of invalid ones.
+    """Write the ONNX cases as test folders. Return the number of valid ones and the number of invalid ones.
 
-    ``valid/`` is a folder for ``onnx.backend.test``. Tests in ``invalid/`` have no outputs, but a file
+    ``valid/`` is a folder for ``onnx.backend.test``. Tests in ``invalid/`` do not have outputs, but a file
     ``expected.json`` with the rule that the model breaks.
     """
     of_onnx = [case for case in cases if case.format == "onnx"]
@@ -33,7 +33,7 @@ def write_tests(cases: Sequence[Case], folder: Path) -> tuple[int, int]:
 
 
 def _make_files(case: Case) -> dict[str, bytes]:
-    """Make the files of a test by path. The numbers order the inputs and outputs."""
+    """Return the contents of the files of a test, by path. Numbers in names are in the order of the model."""
     files = {"model.onnx": case.model}
     for index, (name, array) in enumerate(case.inputs.items()):
         files[f"test_data_set_0/input_{index}.pb"] = _serialise(array, name)

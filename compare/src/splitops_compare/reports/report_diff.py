@@ -1,4 +1,4 @@
-"""Reads reports and expectations, and compares a report with them. Their files may be hostile."""
+"""Reads reports and expectations, and compares a report with them. Their files are not trusted."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _read(path: Path) -> bytes:
 
 
 def compare_reports(old: ComparisonReport, new: ComparisonReport) -> dict[str, list[str]]:
-    """Return lines about new, resolved and changed findings and changed releases, by these headings.
+    """Return lines about ``"new"``, ``"resolved"`` and ``"changed"`` findings, and about new ``"releases"``.
 
-    Cases that are not in the new report are ignored.
+    Cases that are not in the new report are ignored. A finding is resolved if the new verdict is agreement.
     """
     before, now = _map_verdicts(old), _map_verdicts(new)
     old_findings = {key: verdict for key, verdict in before.items() if verdict.is_confirmed}
@@ -93,8 +93,8 @@ class Unexpected:
 
     Attributes:
         new: findings that were not expected.
-        resolved: expected findings that did not appear.
-        missing: implementations that did not start.
+        resolved: expected findings that did not appear, although their cases ran.
+        missing: implementations that did not start, or that fail every valid case.
     """
 
     new: tuple[str, ...]
@@ -103,7 +103,7 @@ class Unexpected:
 
     @property
     def exit_code(self) -> int:
-        """0 if there are none, 3 if an implementation did not start, otherwise 1."""
+        """0 if there are no differences, 3 if an implementation is missing, otherwise 1."""
         return 3 if self.missing else int(bool(self.new or self.resolved))
 
 
@@ -121,7 +121,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
 
 
 def make_expectations(report: ComparisonReport) -> tuple[Expectation, ...]:
-    """Make an expectation of each finding of a report."""
+    """Make an expectation from each finding of a report."""
     return tuple(Expectation(result.id, info.name, verdict.kind) for result, info, verdict in report.findings)
 
 

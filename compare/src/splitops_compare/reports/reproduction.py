@@ -35,7 +35,7 @@ from splitops_compare.reports.verdicts import (
 
 _MODEL_FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
 _PACKAGES: Final = {"opencv": "opencv-python-headless"}
-"""Packages whose releases are reported under another name."""
+"""Packages by the names under which their releases are reported, if these differ."""
 _REGISTERED: Final = 2
 """``numpy.dtype.isbuiltin`` of the types of other libraries, such as ml_dtypes."""
 
@@ -63,7 +63,7 @@ def write_reproduction(report: ComparisonReport, case: Case, name: str, folder: 
 
 
 def make_reproduction(report: ComparisonReport, case: Case, name: str) -> dict[str, bytes]:
-    """Make the files of :func:`write_reproduction` by name."""
+    """Return the contents of the files of :func:`write_reproduction`, by name."""
     result, info, verdict = _find_finding(report, case.id, name)
     adapter = find_adapters().get(info.adapter)
     if adapter is None:
@@ -91,7 +91,7 @@ def make_reproduction(report: ComparisonReport, case: Case, name: str) -> dict[s
 
 
 def _format_install_command(info: ImplementationInfo, format_: str, adapter: Path) -> str:
-    """Format the command that installs the packages of the script."""
+    """Format the command that installs the packages that the script needs."""
     first, *others = (_PACKAGES.get(name, name) for name in info.versions)
     base = [] if format_ == "ir" else ["onnx"]
     if adapter.suffix == ".mjs":
@@ -179,6 +179,6 @@ def _format_report(
 
 
 def _format_block(text: str) -> str:
-    """Format a block of code by indenting it, which no text can end."""
+    """Format text as a Markdown code block by indentation, since the text could close a fence."""
     lines = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
     return "\n".join(f"    {line}" for line in lines)

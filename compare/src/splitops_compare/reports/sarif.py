@@ -1,4 +1,4 @@
-"""Writes a report as SARIF, which code-hosting sites show."""
+"""Converts a report to SARIF, a format of findings that code-hosting sites show."""
 
 from __future__ import annotations
 

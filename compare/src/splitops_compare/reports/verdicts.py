@@ -20,7 +20,7 @@ RULES: Final[Mapping[str, str]] = tomllib.loads(
 SOURCES: Final[Mapping[str, str]] = {
     f"{schema.domain}:{schema}" if schema.domain else str(schema): schema.source for schema in SCHEMAS
 }
-"""Address of the specification of each operator version."""
+"""URL of the specification of each operator version."""
 
 MEANINGS: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.AGREES: "returns the specified result, or rejects an invalid split",
@@ -45,12 +45,12 @@ DISAGREEMENTS: Final = (
     VerdictKind.HANG,
     VerdictKind.MEMORY,
 )
-"""The kinds of results that differ from the specification."""
+"""The kinds of verdicts on results that differ from the specification."""
 
 UNCONFIRMED: Final = "unconfirmed"
 """The group of findings that were not confirmed."""
 NO_RESULT: Final = VerdictKind.NO_RESULT.value
-"""The group of everything that is neither agreement nor disagreement, cases that did not run included."""
+"""The group of cases with neither agreement nor disagreement, including those that did not run."""
 GROUPS: Final[Mapping[str, str]] = {
     **{kind.value: MEANINGS[kind] for kind in (VerdictKind.AGREES, *DISAGREEMENTS)},
     UNCONFIRMED: "deviated once, and not again in a new process, or was interrupted",
@@ -60,7 +60,7 @@ GROUPS: Final[Mapping[str, str]] = {
 
 
 def get_group(verdict: Verdict | None) -> str:
-    """Return the group of a verdict. None is a case that did not run."""
+    """Return the group of a verdict, a key of :data:`GROUPS`. None stands for a case that did not run."""
     if verdict is None:
         return NO_RESULT
     if verdict.is_unconfirmed:
