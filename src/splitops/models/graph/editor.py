@@ -347,7 +347,7 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis of the addend to the axes to split. Return None if one of the inputs is not constant."""
+        """Add the axis of the addend to the axes to split. Return None if an input to split varies."""
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
