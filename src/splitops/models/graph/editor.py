@@ -229,7 +229,7 @@ class Editor(ABC):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant, to replace ``old`` with. It takes the name of ``old`` if possible."""
+        """Return a new constant to replace ``old`` with. It takes the name of ``old`` if possible."""
 
     # Operators of both formats
 
@@ -296,7 +296,7 @@ class Editor(ABC):
 
     @abstractmethod
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how a node sets its operands, and its attributes, or None if one of them is unknown."""
+        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
 
     def read_operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
         """Return the elements of all operands of a node but the data, by name, or None if one is unknown."""
@@ -347,7 +347,7 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis of the addend to the axes to split. Return None if an input to split varies."""
+        """Add the axis of the addend to those to split. Return None if an input to split is not constant."""
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
@@ -450,9 +450,9 @@ class Editor(ABC):
         return self._positions.get(node)
 
     def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
-        """Return whether the current rewrite visits a value in ``graph`` first, or first since its change.
+        """Return True if the current rewrite has not visited a value in ``graph`` yet, or not since a change.
 
-        Records the visit.
+        Record the visit.
         """
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:
@@ -520,7 +520,7 @@ class Editor(ABC):
         self.substitute_all({node: values})
 
     def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:
-        """Substitute nodes of one graph together. An output replaced by None may still be used among them."""
+        """Substitute nodes of one graph together. Only they may use outputs that are replaced by None."""
         fresh: dict[ir.Value, ir.Value] = {}  # replaced outputs by the new values that take their names
         others: list[tuple[ir.Value, ir.Value]] = []
         for node, values in places.items():

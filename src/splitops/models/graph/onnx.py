@@ -42,7 +42,7 @@ _MAX_CONSTANT: Final = 1 << 20
 
 
 def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
-    """Convert a mapping of values by name to attributes. Converts integers itself, as onnx-ir is slow."""
+    """Convert values by name to attributes. Integers bypass the conversion of onnx-ir, which is slow."""
     attributes: list[ir.Attr] = []
     for name, value in values.items():
         if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
@@ -62,7 +62,7 @@ def get_abstract_value(value: ir.Value) -> AbstractValue:
 
 
 def get_declared(value: ir.Value) -> AbstractValue:
-    """Return the declared type and shape of a value as an abstract value; None if there is neither."""
+    """Return the declared type and shape of a value as an abstract value, or None if there is neither."""
     if type(value) is PortValue:
         return value.port.declared_tensor
     kind, shape = value.type, value.shape
@@ -138,7 +138,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
 
 
 def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the elements that a value has in every run, or None if they are not constant or inferred."""
+    """Return the elements that a value has in every run, or None if they are not known before."""
     if value is None:
         return None
     array = read_constant(value, limit=limit)
@@ -195,7 +195,7 @@ def copy_description(made: ir.Node, node: ir.Node) -> None:
 
 
 def merge_value_info(new: ir.Value, old: ir.Value) -> None:
-    """Copy declarations and metadata of ``old`` to ``new``, and annotate it with both inferences."""
+    """Copy declarations and metadata of ``old`` to ``new``, and combine the inferred values of both."""
     both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
     new.shape = new.shape if old.shape is None else old.shape  # the shape of a scalar is falsy
@@ -206,7 +206,7 @@ def merge_value_info(new: ir.Value, old: ir.Value) -> None:
 
 
 def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
-    """Replace all uses of the keys of ``replaced`` by their values, also as graph outputs."""
+    """Replace all uses of each key of ``replaced`` by the mapped value, including graph outputs."""
     consumers: dict[ir.Node, dict[int, ir.Value]] = {}
     for old, new in replaced.items():
         while old.is_graph_output():
@@ -261,7 +261,7 @@ def remove_node(node: ir.Node) -> None:
 
 
 def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
-    """Return the index of a value in the outputs of a graph. It is cached, as there may be thousands."""
+    """Return the index of a value in the outputs of a graph. Indices are cached for thousands of outputs."""
     known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
     index = known.get(value)
     if index is None or index >= len(graph.outputs) or graph.outputs[index] is not value:

@@ -103,7 +103,7 @@ class OnnxEditor(Editor):
         return None if found is None else found.value
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how a node sets its operands, and its attributes, or None if one of them is unknown."""
+        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
         found = find_node_spelling(node.op_type, self.get_opset(node)) if node.domain in _ONNX else None
         if found is None or any(attribute.is_ref() for attribute in node.attributes.values()):
             return None
@@ -153,7 +153,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single consumer. Return None for others, or if a part were empty."""
+        """Split an initializer with a single consumer. Return None for other values and for empty parts."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None
@@ -179,7 +179,7 @@ class OnnxEditor(Editor):
     # Edits
 
     def make_builder(self, before: ir.Node) -> OnnxOpBuilder:
-        """Return a builder that inserts nodes before ``before``. Equal constants in the model are shared."""
+        """Return a builder that inserts nodes before ``before``. It reuses equal constants."""
         return _OpBuilder(self, before)
 
     def add_constant(
@@ -221,7 +221,7 @@ class OnnxEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant, to replace ``old`` with. In the main graph, it takes the name of ``old``.
+        """Return a new constant to replace ``old`` with. In the main graph, it takes the name of ``old``.
 
         An empty constant is the output of a ConstantOfShape, see :meth:`has_empty`.
         """

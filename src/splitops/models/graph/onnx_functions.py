@@ -30,7 +30,7 @@ def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:
 
 
 def resolve_call(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
-    """Return the attributes of a function for one call. Those without a value and a default are left out."""
+    """Return the attributes of a function for one call, except those with neither a value nor a default."""
     given = resolve_attributes(node, linked)
     found = {name: given.get(name, default) for name, default in function.attributes.items()}
     return {name: at for name, at in found.items() if at.is_ref() or at.value is not None}

@@ -39,7 +39,7 @@ def read_new_axis(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Replace a SequenceAt, SequenceLength or ConcatFromSequence by its result, from ``elements``."""
+    """Replace a SequenceAt, SequenceLength or ConcatFromSequence that reads the sequence ``elements``."""
     if is_operator(reader, "SequenceAt"):
         position = find_position(reader)
         assert position is not None
@@ -145,7 +145,7 @@ class _Parts:
         return self._clamp(begin), self._clamp(builder.add("Add", [begin, chunk]))
 
     def _compute_position(self, at: int) -> ir.Value:
-        """Return the index of a length as a non-negative one, as older opsets require.
+        """Return the non-negative index of a length, because older opsets do not accept negative ones.
 
         An index before the first length becomes the one past the last, so that a Gather fails there, too.
         """

@@ -81,7 +81,7 @@ class OpenVINOEditor(Editor):
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return how a layer sets its operands, and its attributes, or None if its operator is unknown."""
+        """Return the :class:`Spelling` and the attributes of a layer, or None if its operator is unknown."""
         layer = get_layer(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
@@ -103,7 +103,7 @@ class OpenVINOEditor(Editor):
         return element_type.openvino is not None and element_type.bits > 0
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of a Const, or None if it is large or cannot be read."""
+        """Return the array and the element type of a Const, or None if it is too large or unreadable."""
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
@@ -156,7 +156,7 @@ class OpenVINOEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant, to replace ``old`` with. It has its layer and tensor names."""
+        """Return a new constant to replace ``old`` with, with its tensor names and named like ``before``."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)

@@ -26,7 +26,7 @@ def read_fixed_runtimes(model: ir.Model) -> tuple[str, ...]:
 
 
 def record_fix(model: ir.Model, runtimes: Iterable[str]) -> None:
-    """Add ``runtimes`` to those that a model was fixed for, in its metadata."""
+    """Add ``runtimes`` to the list of those that a model was fixed for."""
     names = ", ".join(dict.fromkeys([*read_fixed_runtimes(model), *runtimes]))
     if not names:
         return

@@ -53,7 +53,7 @@ _Values: TypeAlias = Sequence[AbstractValue]
 _MAX_DEPTH: Final = 64
 """Maximum depth of nested graphs and calls. The values of deeper graphs are unknown."""
 _ROUNDS: Final = 4
-"""Maximum number of times that the body of a loop is inferred. If its state still changes, it is unknown."""
+"""Number of iterations after which the state of a loop becomes unknown if it still changes."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class InferenceResult:
     """The result of inference.
 
     Attributes:
-        values: abstract value of each value. For a function, it holds for every call.
+        values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
         sizes: sizes of symbols of the model that follow from splits that run in every run.
         keeps_types: whether values keep types that onnx-ir cannot represent.

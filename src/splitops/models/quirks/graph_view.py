@@ -137,7 +137,7 @@ class GraphView:
             yield from self._match_all(values[1:], patterns[1:], found)
 
     def find_producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
-        """Return the producer of a value before idle nodes, or None if its operator is not in ``names``."""
+        """Return the producer of a value, past idle nodes, or None if its operator is not in ``names``."""
         node = None if value is None else self.skip_idle(value).producer()
         return node if node is not None and self.name(node) in names else None
 
@@ -161,7 +161,7 @@ class GraphView:
         return sources[value]
 
     def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the consumers of a value after idle nodes, or only those of the operator ``name``."""
+        """Return the consumers of a value, past idle nodes. With ``name``, return only those operators."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
@@ -183,7 +183,7 @@ class GraphView:
     # Idle nodes
 
     def find_unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the value that an idle node copies, or None. Consecutive reshapes may be idle together."""
+        """Return the value that a node copies if it is idle, else None. Reshapes may be idle as a chain."""
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None
@@ -206,7 +206,7 @@ class GraphView:
         return data if name in _RESHAPING or self._is_in_order(node) else None
 
     def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the operand that a 0 or 1 as the other one leaves unchanged, or None if there is none."""
+        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None."""
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:

@@ -19,7 +19,7 @@ from splitops.models.split_nodes.ways import get_first_way
 class Quirk:
     """A wrong optimisation of a runtime.
 
-    The limit that refers to it, in the file of a target, has the affected releases, the source and a case.
+    The limit that refers to it, in the file of a target, lists the affected releases, the source and a case.
 
     Attributes:
         name: name that limits refer to.
@@ -43,7 +43,7 @@ class Match:
         quirk: the quirk.
         node: affected split, Slice or Transpose.
         path: nodes of the pattern, in topological order. The optimiser replaces the last one.
-        certain: False if the result may be right, for example for some sizes of a dynamic axis.
+        certain: False if the optimised model may be right, for example for some sizes of a dynamic axis.
         channels: range of the channels that the first convolution reads, for quirks of convolutions.
     """
 

@@ -128,7 +128,7 @@ def is_same_size(left: Dim, right: Dim) -> bool:
 
 
 def find_whole_part(parts: Sequence[Dim]) -> int | None:
-    """Return the index of the only part, or of the only part that may be non-empty, or None.
+    """Return the index of the only part or the only possibly non-empty one, or None if there is neither.
 
     Examples:
         >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]

@@ -34,7 +34,7 @@ class ConversionTarget:
     def list_schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
         """Return the operator versions of the target that can replace ``like``, those of the same name first.
 
-        Like ``like``, they return either outputs or a sequence, unless the target has only the other kind.
+        They return outputs or a sequence, as ``like`` does, unless the target has only the other kind.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

@@ -206,7 +206,7 @@ class _Search:
     prefer: SplitStyle
     must_differ: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
-    """The errors to report: False is that of the simplest way, True is used only if there is no other."""
+    """The error of the simplest way (False), and one that is reported only if there is no other (True)."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()

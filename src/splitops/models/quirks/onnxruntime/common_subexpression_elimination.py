@@ -202,7 +202,7 @@ def _are_equal(lengths: Hashable) -> bool:
 
 
 def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
-    """Return the value number of a value: by default the content of a small constant, or the value."""
+    """Return the value number of a value: by default its content if it is a small constant, else itself."""
     if value not in seen:
         outside = is_external(value.const_value)
         array = None if outside else read_constant(value, limit=_MAX_CONSTANT)

@@ -77,7 +77,7 @@ def _may_be_at(node: ir.Node) -> bool:
 
 
 def may_end_a_pattern(operator: str, *, drops_axes: bool) -> bool:
-    """Return whether an operator is a Concat, a Slice or a reduction of a pattern. Each pattern has one."""
+    """Return whether an operator is a Concat, a Slice or an axis-dropping reduction: each pattern has one."""
     return operator in ("Concat", "Slice") or (drops_axes and operator in transpose_reduction.REDUCTIONS)
 
 

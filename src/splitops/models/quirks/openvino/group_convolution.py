@@ -6,8 +6,8 @@
          (or Slices)             +-> Conv --+-> Concat
                                  +-> Conv --+
 
-The pass does not check which part a convolution reads: missing or reordered parts are convolved as if all
-were in order. Other inputs of the Concat are read as convolutions, too.
+The pass does not check which part a convolution reads: it convolves all parts in order, even if some are
+missing or reordered. Other inputs of the Concat are read as convolutions, too.
 
 Reported in compare/docs/reports/group-convolution.md.
 """

@@ -26,7 +26,7 @@ from splitops.models.quirks.quirk import Match, Quirk
 
 
 def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
-    """Yield the wrong matches of all Slices of one tensor, if ``node`` is the first of them."""
+    """Yield the matches among all Slices of one tensor, if ``node`` is the first of them."""
     data = None if node.inputs[0] is None else view.skip_idle(node.inputs[0])
     nodes = [] if data is None else view.sliced.get(data, [])
     if data is None or len(nodes) < 2 or nodes[0] is not node:

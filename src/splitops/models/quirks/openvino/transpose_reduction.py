@@ -57,7 +57,7 @@ def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
 
 
 def _may_move_ones(kept: list[tuple[int, Dim]]) -> bool:
-    """Return whether a permutation moves only axes that may have size 1. Axes are (origin, size)."""
+    """Return whether a permutation of axes (origin, size) may change the shape only by moving sizes of 1."""
     before = sorted(kept, key=itemgetter(0))
     others = [axis for axis, size in kept if not _may_be_one(size)]
     is_same = is_same_shape(tuple(size for _, size in kept), tuple(size for _, size in before))
