@@ -138,7 +138,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
 
 
 def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the elements that a value has in every run, or None if they are not known before."""
+    """Return the elements that a value has in every run, or None if they depend on the run."""
     if value is None:
         return None
     array = read_constant(value, limit=limit)

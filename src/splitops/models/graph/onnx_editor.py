@@ -140,10 +140,7 @@ class OnnxEditor(Editor):
         return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of an initializer or Constant node.
-
-        Return None if the elements are not available, see :func:`~splitops.models.graph.onnx.read_constant`.
-        """
+        """Return the array and the type of an initializer or Constant node, or None if not available."""
         array = read_constant(value, limit=limit)
         if array is None:
             return None

@@ -38,17 +38,14 @@ from splitops.spec.sizes.dims import Dim, Shape
 
 
 def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
-    """Annotate a value like ``data``, but replace sizes of axes by ``sizes``. None removes the axis."""
+    """Annotate a value like ``data``, with new ``sizes`` of some axes. A size of None removes an axis."""
     found = get_abstract_value(data)
     if isinstance(found, AbstractTensor):
         annotate(value, AbstractTensor(found.type, replace_sizes(data, sizes)))
 
 
 def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of ``data``, but replace sizes of axes by ``sizes``. None removes the axis.
-
-    Return None if the rank is unknown.
-    """
+    """Return the shape of ``data`` with new ``sizes``, or None if unknown. A size of None removes an axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
         return None

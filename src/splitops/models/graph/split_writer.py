@@ -39,7 +39,7 @@ _MAX_POSITIONS: Final = 1 << 12
 def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
     """Rewrite a split node in a given way, and return its new outputs. An unused one may be None.
 
-    If the schema of ``way`` has the domain ``openvino``, a node of an ONNX model gets that domain.
+    If the schema of ``way`` has the domain ``openvino``, a node of an ONNX model becomes one of OpenVINO.
     """
     if way.kind is Kind.TREE:
         return _write_tree(node, way, builder)

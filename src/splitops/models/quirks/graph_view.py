@@ -177,7 +177,7 @@ class GraphView:
         return found
 
     def is_only_for(self, value: ir.Value, node: ir.Node) -> bool:
-        """Return whether no other node than ``node`` uses a value, apart from idle nodes before it."""
+        """Return whether nothing but ``node`` uses a value, apart from idle nodes between them."""
         return not value.is_graph_output() and all(reader is node for reader in self.find_consumers(value))
 
     # Idle nodes

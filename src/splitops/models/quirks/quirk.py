@@ -64,10 +64,7 @@ class Match:
 
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
-    """Set the length of each part, because the optimiser matches only splits by a number of parts.
-
-    Return a description of the new split, or None if that is impossible.
-    """
+    """Set the length of each part, as the optimiser matches only counts of parts. See :class:`Quirk`."""
     node, split_node = match.node, editor.read_split_node(match.node)
     target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:
@@ -82,9 +79,9 @@ def set_lengths(editor: Editor, match: Match) -> str | None:
 
 
 def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> str | None:
-    """Make the axis of a Concat non-negative, because the optimiser matches or misreads only negative ones.
+    """Make the axis of a Concat non-negative. Return a description, or None if the axis or rank is unknown.
 
-    Return a description, or None if the axis or the rank is unknown.
+    The optimiser matches or misreads only negative axes.
     """
     shapes = (find_shape(value) for value in (*concat.outputs, *concat.inputs) if value is not None)
     rank = next((len(shape) for shape in shapes if shape is not None), None)

@@ -127,7 +127,8 @@ def iter_ways(
         keep: whether the unchanged node is included.
 
     Raises:
-        RuleError: the split node is invalid or ambiguous, or the target needs an attribute of its function.
+        RuleError: the split node is invalid or ambiguous, or an attribute other than the axis and the lengths
+            refers to an attribute of its function.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -217,7 +218,7 @@ class _Search:
         self.size = size if isinstance(size, int) else None
 
     def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
-        """Yield the ways, the simplest first. With the style SAME, a valid unchanged node is the only one."""
+        """Yield the ways, the simplest first: only the unchanged node if the style is SAME and allows it."""
         kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
             taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
