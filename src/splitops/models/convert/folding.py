@@ -66,7 +66,7 @@ def fold_value(
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Evaluate a layer that depends only on small constants with OpenVINO. Return None for other layers."""
+    """Evaluate with OpenVINO a layer that depends only on small constants. Return None for other layers."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:

@@ -154,7 +154,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
-        ValueError,  # its inference allocates every one of 2**62 parts
+        ValueError,  # onnx's inference allocates all of 2**62 parts
         MemoryError,
     ) as error:
         lines = (line.strip() for line in str(error).splitlines())

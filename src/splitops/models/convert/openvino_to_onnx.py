@@ -193,7 +193,7 @@ class _ModelWriter:
             self._replace_empty_initializers(where)
 
     def _replace_empty_initializers(self, where: Where) -> None:
-        """Replace empty initializers by nodes: OpenVINO reads an empty initializer as a scalar."""
+        """Replace empty initializers other than shapes and axes by nodes: OpenVINO reads them as scalars."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
                 tensor = value.const_value

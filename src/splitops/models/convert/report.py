@@ -24,7 +24,7 @@ class Status(StrEnum):
     KEPT = "kept"
     """The node means the same at the target and is unchanged."""
     CONVERTED = "converted"
-    """The node is still one node, with other inputs or attributes."""
+    """The node is still one node, with another operator, other inputs or other attributes."""
     REWRITTEN = "rewritten"
     """Several nodes compute the same values."""
     REJECTED = "rejected"

@@ -42,7 +42,7 @@ _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
 
 def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer the result of inputs that are broadcast as in NumPy: the operands ``names``, or ``values``."""
+    """Infer the result of inputs that are broadcast as in NumPy: ``names``, or ``values`` by default."""
     if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # "none" requires equal shapes
         raise Unknown("not broadcast as NumPy does")
     tensors = [operands.get_tensor(name) for name in names] or operands.get_tensors()

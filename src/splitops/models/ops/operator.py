@@ -240,7 +240,7 @@ class Spelling:
 
 
 class Operands:
-    """Operands of one node by name: inferred tensors, and values of attributes.
+    """Operands of one node by name: abstract values of inputs, and values of attributes.
 
     Attributes:
         of_layer: whether the node is an OpenVINO layer, for operators whose meaning differs.

@@ -246,7 +246,7 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 
 
 def clamp(size: int, bounds: slice) -> slice:
-    """Return the Python slice of the positions that ``bounds`` select in ONNX and OpenVINO.
+    """Return the Python slice of the positions that ``bounds`` selects in ONNX and OpenVINO.
 
     There, a backward slice that starts before the first position selects that position; in Python, nothing.
 

@@ -139,7 +139,7 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
-"""Element types of Range in both dialects."""
+"""Element types for which a Range is converted."""
 
 
 def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
