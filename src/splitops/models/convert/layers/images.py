@@ -75,7 +75,7 @@ def _replace_axes(
 
 
 def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    # OpenVINO's "half_pixel" shifts boxes by half a pixel of the image, ONNX's by half a pixel of the data.
+    # OpenVINO's "half_pixel" shifts boxes by half an image pixel, ONNX's by half a pixel of the feature map.
     modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
     attributes = {
