@@ -54,7 +54,7 @@ def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     data = sources[0]
     if builder.find_type(data) in INTEGERS:
         return builder.add("Identity", [data])
-    if layer.read_text("mode", "half_to_even") == "half_to_even":
+    if layer.read_string("mode", "half_to_even") == "half_to_even":
         return builder.add("Round", [data])
     # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
     size = builder.add("Abs", [data])

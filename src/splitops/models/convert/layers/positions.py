@@ -32,7 +32,7 @@ def _cast_positions(
     builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
 ) -> ir.Value:
     """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
-    kind = from_openvino(layer.read_text(name, default))
+    kind = from_openvino(layer.read_string(name, default))
     require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)

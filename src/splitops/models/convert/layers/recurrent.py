@@ -104,7 +104,7 @@ class _Cell:
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             require(not layer.get_attribute(name), f"{layer} has {name} = {layer.get_attribute(name)!r}")
-        activations = [name.strip() for name in layer.read_text("activations", self.activations).split(",")]
+        activations = [name.strip() for name in layer.read_string("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]

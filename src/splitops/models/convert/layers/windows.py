@@ -187,7 +187,7 @@ def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
     # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
-    wide = layer.read_text("index_element_type", "i64") == "i64"
+    wide = layer.read_string("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 

@@ -97,7 +97,7 @@ class Constant:
                 where,
             )
 
-    def read_bytes(self, where: Where) -> memoryview:
+    def read_data(self, where: Where) -> memoryview:
         """Read the bytes of the constant from the weights."""
         try:
             return self.weights.read(self.offset, self.size)
@@ -108,7 +108,7 @@ class Constant:
         """Check the constant and return its value, read-only; a view of weights in memory if possible."""
         self.check(where)
         content = (
-            self.read_bytes(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
+            self.read_data(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
         )
         if self.element_type.bits == 0:
             array = _decode_strings(content, self.shape, where)

@@ -116,7 +116,7 @@ class Layer:
         """Return an attribute of the operation as text, or None if it is not set."""
         return None if self.data is None else self.data.get(name)
 
-    def read_text(self, name: str, default: str | None = None) -> str:
+    def read_string(self, name: str, default: str | None = None) -> str:
         """Return an attribute in lower case. If it is not set, return ``default``; None raises ModelError."""
         text = self.get_attribute(name)
         if text is None and default is None:
@@ -127,14 +127,14 @@ class Layer:
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
         """Return an attribute that has to be one of ``words``, or its value there if it is a mapping."""
-        text = self.read_text(name, default)
+        text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
         return words[text] if isinstance(words, Mapping) else text
 
     def read_boolean(self, name: str, *, default: bool | None = None) -> bool:
         """Return a boolean attribute: ``true``, ``1``, ``false`` or ``0``."""
-        text = self.read_text(name, None if default is None else str(default).lower()).strip()
+        text = self.read_string(name, None if default is None else str(default).lower()).strip()
         if text not in ("true", "1", "false", "0"):
             raise ModelError(f"{self} has {name} = {text!r}, which is neither true nor false")
         return text in ("true", "1")

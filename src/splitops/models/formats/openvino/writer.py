@@ -71,7 +71,7 @@ class _ConstantWriter:
         if key in self._ranges:
             return self._ranges[key]
         constant.check(where)
-        content = constant.read_bytes(where)
+        content = constant.read_data(where)
         digest = hashlib.sha256(content).digest()
         offset = self._contents.get(digest)
         if offset is None:
