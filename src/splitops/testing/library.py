@@ -80,14 +80,14 @@ class Library:
         return total
 
     def get_compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
-        """Return, by the name of each compiler, a function that compiles and runs another one."""
+        """Return, for each compiler by name, a function that compiles another one and runs it on an array."""
         return {}
 
     @property
     def backend(self) -> Backend:
-        """The backend under test, which is found in the same way as in calls."""
+        """The backend under test, looked up by the type of an array as in calls."""
         return get_backend(self.make(np.zeros(1, self.get_numpy_dtype(self.element_types[0]))))
 
     def get_numpy_dtype(self, name: str) -> np.dtype[Any]:
-        """Return the NumPy dtype of the suite's values for an element type."""
+        """Return the NumPy dtype in which the suite generates values of an element type."""
         return ELEMENT_TYPES[name].numpy

@@ -1,4 +1,4 @@
-"""Run an engine in a separate process, so that a crash is an error."""
+"""Run an engine in a separate process, so that a crash becomes an error."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class IsolatedEngine:
         return answer
 
     def _end(self) -> str:
-        """Stop the process, set :attr:`ended` and return it."""
+        """Kill the process, set :attr:`ended` and return it."""
         self._process.kill()  # it may still run, but its pipe is unusable
         status = self._process.wait()
         way = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"

@@ -90,7 +90,7 @@ class OnnxRuntime:
         return keep_alive_in_children(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _to_ort_value(self, array: Any) -> Any:
-        """Return an OrtValue that shares the memory of an array."""
+        """Return an OrtValue that shares the memory of a contiguous array."""
         kind = element_type_of(array.dtype)
         make = self._library.OrtValue
         if kind is None or is_builtin(array.dtype):
@@ -132,7 +132,7 @@ class OnnxRuntimeProgram:
         return [_to_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
 
     def close(self) -> None:
-        """See :meth:`Compiled.close`. A run in another thread finishes first."""
+        """See :meth:`Compiled.close`. Does not wait for a run in another thread."""
         self._session = self._kept = None
 
     def events(self) -> Sequence[Event]:
