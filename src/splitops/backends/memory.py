@@ -22,8 +22,10 @@ Array = npt.NDArray[Any]
 def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
     """Check that the buffers match their parts, and return them with their names for messages.
 
-    They must be of type ``kind`` and have the dtype and device of ``data``. The first that is not is an
-    ArrayError.
+    They must be of type ``kind``, and have the dtype and device of ``data``.
+
+    Raises:
+        ArrayError: there are too few or too many buffers, or one does not match.
     """
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
@@ -46,7 +48,7 @@ def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> 
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Check that no buffer overlaps the data, itself or another buffer: that is an ArrayError."""
+    """Raise ArrayError if a buffer overlaps the data, itself or another buffer."""
     for index, buffer in enumerate(out):
         if _may_overlap_itself(buffer):
             raise ArrayError(f"elements of out[{index}] share memory with each other")
@@ -97,7 +99,7 @@ class _Memory:
 
 
 def make_placeholder(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
-    """Make an array with the given memory layout that must not be read.
+    """Make an array with the given memory layout, whose elements must not be read.
 
     Strides are in bytes. The address of an empty tensor may be 0.
     """

@@ -70,7 +70,7 @@ def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
         raise ArrayError(text) from error
     if symbolic is not None:
         return symbolic
-    # A rule is broken: binding the concrete sizes raises it.
+    # A rule is broken: binding the concrete sizes raises the error.
     try:
         sizes = tuple(size if size is None else int(size) for size in shape)
         exact = {name: specialise(value, backend.symbols) for name, value in arguments.items()}

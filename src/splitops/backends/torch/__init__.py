@@ -1,7 +1,7 @@
 """Backend for PyTorch: views by aten's split, copies by the native core (CPU) or torch's kernels.
 
-All of it are operators that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
-subclasses support. No tensor leaves its device.
+All of these are operators that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
+subclasses support. The data never leaves its device.
 """
 
 from __future__ import annotations
