@@ -66,6 +66,6 @@ _OF_MODELS = ("Builder", "OpenVINOModel", "Output", "to_bytes")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_MODELS:  # these import onnx-ir, which commands need not
+    if name not in _OF_MODELS:  # importing these loads onnx-ir, which many commands do not need
         raise make_attribute_error(__name__, name)
     return getattr(import_module(_MODELS), name)

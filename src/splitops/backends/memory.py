@@ -54,7 +54,7 @@ def check_disjoint(data: Array, out: Sequence[Array]) -> None:
             raise ArrayError(f"elements of out[{index}] share memory with each other")
         if np.shares_memory(buffer, data):
             raise ArrayError(f"out[{index}] overlaps data")
-    # Sorted by address, only buffers whose bounds overlap need the exact test, which is slow.
+    # After sorting by address, only buffers whose bounds overlap need the exact test, which is slow.
     bounds = sorted((*byte_bounds(buffer), index) for index, buffer in enumerate(out) if buffer.size)
     crossing: list[tuple[int, int]] = []
     for low, high, index in bounds:

@@ -108,7 +108,7 @@ NOTHING: Final = AbstractTensor()
 
 
 def to_fact(tensor: AbstractTensor, *, value: bool) -> Fact:
-    """Convert an abstract tensor to a :class:`Fact`. With ``value``, keep elements of rank 0 or 1."""
+    """Convert an abstract tensor to a :class:`Fact`, with its elements (rank 0 or 1) if ``value`` is set."""
     numbers: Any = None
     if value and tensor.elements is not None and tensor.elements.ndim <= 1:
         numbers = tensor.elements.tolist()
@@ -169,7 +169,7 @@ def _is_same_value(left: Value | None, right: Value | None) -> bool:
 
 
 def _join_values(left: Value | None, right: Value | None) -> Value | None:
-    """Return the elements that two values share, and None for the others. None if the shapes differ."""
+    """Return the elements that two values share, with None for the others, or None if shapes differ."""
     if left is None or right is None or left.shape != right.shape:
         return None
     if _is_same_value(left, right):
@@ -228,7 +228,7 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Replace the symbols in shapes that have a size in ``sizes``.
+    """Replace the symbolic sizes in shapes by the numbers that follow from ``sizes``.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

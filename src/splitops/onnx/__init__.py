@@ -89,7 +89,7 @@ def split(
         num_outputs: since opset 18, the attribute: parts have size ceil(D / num_outputs) until the axis of
             size D ends. Before, the number of outputs that the node declares, which must divide the axis.
         opset: opset that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``; True returns contiguous copies.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
 
@@ -167,7 +167,7 @@ def split_to_sequence(
         axis: axis to split, in [-rank, rank - 1].
         keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
         opset: opset that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``; True returns contiguous copies.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
 

@@ -111,7 +111,7 @@ def _drop_tail(plan: SplitPlan, array: torch.Tensor) -> torch.Tensor:
 
 
 def _check_splittable(plan: SplitPlan, array: torch.Tensor) -> None:
-    """Reject tensors that torch cannot split, or only with a hidden copy or transfer."""
+    """Reject tensors that torch cannot split, or can split only with a hidden copy or transfer."""
     if array.layout is not torch.strided:
         raise ArrayError(f"data has layout {array.layout}, but only torch.strided can be split")
     distributed = sys.modules.get("torch.distributed.tensor")

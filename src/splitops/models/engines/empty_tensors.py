@@ -16,7 +16,7 @@ from splitops.errors import Where
 from splitops.models.engines.engine import EngineError
 
 EMPTY_TENSOR: Final = "openvino.empty-tensor"
-"""Code of this limit of OpenVINO."""
+"""Code with which messages refer to this limit of OpenVINO."""
 
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]

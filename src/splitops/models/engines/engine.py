@@ -108,7 +108,7 @@ class Compiled(Protocol):
 
 
 class Engine(Protocol):
-    """A runtime that evaluates operators."""
+    """A runtime that compiles and runs models."""
 
     @property
     def name(self) -> str:

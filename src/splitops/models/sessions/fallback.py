@@ -198,7 +198,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
 
 
 _CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
-"""Limits that a check in the graph excludes if they are only possible."""
+"""Limits that a check in the graph excludes if it is uncertain whether they apply."""
 _NARROWED: Final = "openvino.narrowed-values"
 _MOVING: Final = frozenset(
     ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]

@@ -44,14 +44,14 @@ from splitops.splitting.binding import Fact
 
 
 class CheckError(EngineError):
-    """A check failed: the results of the engine are discarded."""
+    """A check before or after a run of the engine failed: its results, if any, are discarded."""
 
 
 class _LastRun(threading.local):
     """The last run of each thread.
 
     Attributes:
-        failure: the error of the engine if the reference ran the model.
+        failure: the error of the engine if the reference ran the model instead, or None.
     """
 
     failure: EngineError | None = None
@@ -191,7 +191,7 @@ class SessionProgram(ABC):
 
         Raises:
             EngineError: a limit of the engine still applies.
-            ModelError: a split that needs a check is in a body.
+            ModelError: a check that is needed cannot be added.
         """
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in iter_all_nodes(nodes) if may_not_iterate(node, engine.name)]
@@ -210,7 +210,7 @@ class SessionProgram(ABC):
             ):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
-            if may_not_iterate(loop, engine.name):  # again, with the inferred inputs
+            if may_not_iterate(loop, engine.name):  # a second test, with the inferred inputs
                 checks.add_loop(loop, endless=is_ir)
         checks.join()
         looks = chain([first], iter(look, None))

@@ -23,12 +23,12 @@ from splitops.models.formats.walk import (
 from splitops.onnx.reference import node_label
 
 _MAX_INLINED: Final = 1 << 16
-"""Nodes that any model may have after runtimes have inlined its functions."""
+"""Number of nodes that any model may have after runtimes have inlined its functions."""
 _INLINED_PER_NODE: Final = 4
 """Additional inlined nodes for each node of the model: the work stays linear in the size of its file."""
 
 _MAX_DEPTH: Final = 64
-"""Nesting of graphs. The parser of protobuf allows 100 nested messages, and a graph needs three."""
+"""Maximum nesting of graphs. Protobuf's parser allows 100 nested messages, and a graph needs three."""
 _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
 

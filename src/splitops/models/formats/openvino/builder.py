@@ -119,7 +119,7 @@ class Builder:
         return tuple(Output(end, kind, shape) for end, shape in zip(ends, known, strict=True))
 
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
-        """Add an output to the model, in IR version 11 with tensor ``names``, by default the layer's name."""
+        """Add an output to the model. In IR version 11, it has ``names``, by default the layer's name."""
         layer = self._begin_layer("Result", name)
         tensor_names = (layer.name,) if names is None else tuple(names)
         declares = tensor_names and self._version >= 11
