@@ -1,4 +1,4 @@
-"""Engines: run models on onnxruntime or OpenVINO behind one protocol, one file per engine.
+"""Engines: run models on onnxruntime or OpenVINO through one protocol, one file per engine.
 
 An engine runs complete models and does nothing special for splits: its callers decide which models it gets.
 The library of an engine is imported when the engine is made.

@@ -78,7 +78,7 @@ class IsolatedEngine:
         return answer
 
     def _end(self) -> str:
-        """Kill the process, set :attr:`ended` and return it."""
+        """Stop the process, set :attr:`ended` and return it."""
         self._process.kill()  # it may still run, but its pipe is unusable
         status = self._process.wait()
         way = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
@@ -90,7 +90,7 @@ class IsolatedEngine:
         return IsolatedProgram(self, program)
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process, and wait until it has exited."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:

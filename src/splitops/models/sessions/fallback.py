@@ -54,7 +54,7 @@ _ANY_SIZE: Final = 1 << 62
 REPEATING: Final = frozenset({"Loop", "Scan", "SequenceMap", "TensorIterator"})
 
 NodeKey = tuple[str | None, str | None]
-"""The path of a node's graph and the label of the node. Nodes that share both are treated alike."""
+"""The path of a node's graph and the label of the node. Nodes that share both are treated as one."""
 
 
 @dataclass(frozen=True, slots=True)

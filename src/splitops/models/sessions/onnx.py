@@ -139,7 +139,7 @@ def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str,
 
 
 def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
-    """Return a model without the defaults of inputs, and the defaults: OpenVINO takes them for constants."""
+    """Return a model without the defaults of inputs, and the defaults: OpenVINO would fix their values."""
     inputs = {value.name for value in proto.graph.input}
     defaults = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name in inputs}
     if not defaults:
