@@ -309,7 +309,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def without_passwords(text: str) -> str:
-    """Remove user names with passwords from the URLs in a text, since messages end up in logs.
+    """Remove user names, passwords and tokens from the URLs in a text, since messages end up in logs.
 
     Examples:
         >>> without_passwords("cannot read ftp://me:secret@host/x.npy")

@@ -107,7 +107,8 @@ class OnnxRuntimeProgram:
 
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine
-        self._loaded: tuple[Any, object] | None = (session, kept)  # the session does not own its weights
+        self._session = session
+        self._kept = kept  # the memory of the weights is not owned by the session
         self._events: Sequence[Event] | None = None
         self._where = program.where
         self._outputs = list(program.outputs)
@@ -123,36 +124,30 @@ class OnnxRuntimeProgram:
             raise _make_failure(error, self._where) from error
 
     def _run_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        session, _weights = self._get_loaded()
+        _weights, session = self._kept, self._session  # alive until the end, even if the program is closed
         found: Sequence[Any] = session.run(self._outputs, feeds)
         return found
 
     def _run_values(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run with OrtValues, for element types that NumPy does not have."""
         values = {name: self._engine._to_ort_value(array) for name, array in feeds.items()}
-        session, _weights = self._get_loaded()
+        _weights, session = self._kept, self._session
         return [_to_array(value) for value in session.run_with_ort_values(self._outputs, values)]
-
-    def _get_loaded(self) -> tuple[Any, object]:
-        """Return the session and its weights, which a run keeps alive if the program is closed meanwhile."""
-        if self._loaded is None:
-            raise RuntimeError("the program is closed")
-        return self._loaded
 
     def close(self) -> None:
         """See :meth:`Compiled.close`. Does not wait for a run in another thread."""
-        self._loaded = None
+        self._session = self._kept = None
 
     def events(self) -> Sequence[Event]:
         """See :meth:`Compiled.events`."""
         if self._events is None:
-            self._events = self._read_events(self._get_loaded()[0])
+            self._events = self._read_events()
         return self._events
 
-    def _read_events(self, session: Any) -> list[Event]:
+    def _read_events(self) -> list[Event]:
         """End profiling, which works once, and read the events from the file of the session."""
-        start = session.get_profiling_start_time_ns() / 1e9
-        entries = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+        start = self._session.get_profiling_start_time_ns() / 1e9
+        entries = json.loads(Path(self._session.end_profiling()).read_text(encoding="utf-8"))
         return [
             Event(
                 entry["args"]["op_name"],
