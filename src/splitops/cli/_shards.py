@@ -48,6 +48,17 @@ shard_options = add_options(
         "[default: the plan stored with the ranks; otherwise auto]",
     ),
     click.option(
+        "--pad",
+        is_flag=True,
+        help="Pad intermediate and vocabulary sizes with zeros, so that they fit the number of ranks.",
+    ),
+    click.option(
+        "--pad-for",
+        metavar="INTEGER",
+        type=click.IntRange(1),
+        help="Pad for another number of ranks. With --ranks 1, the rank is a complete model for an engine.",
+    ),
+    click.option(
         "--layout",
         metavar="hf|dcp|vllm",
         help="Layout of the ranks' files.  [default: the layout of the plan, otherwise hf]",
@@ -86,6 +97,8 @@ def shard_folder(
     folder: Path,
     ranks: int | None,
     plan_: str | None,
+    pad: bool,
+    pad_for: int | None,
     layout: str | None,
     out: Path | None,
     svg: Path | None,
@@ -106,6 +119,8 @@ def shard_folder(
     reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
     if listed and any(value is not None for value in (ranks, out, svg, html)):
         raise click.UsageError("--list cannot be combined with --ranks, --out, --svg or --html.")
+    if pad_for is not None and (pad or listed):
+        raise click.UsageError("--pad-for cannot be combined with --pad or --list.")
     drawn = svg is not None or html is not None
     preview = how.dry_run or drawn or listed
     for name, value in (("--ranks", ranks), ("--out", out)):
@@ -116,9 +131,10 @@ def shard_folder(
     if plan_ not in (None, "auto"):
         add_path(Path(plan_), "--plan")
     if listed:
-        _print_rank_fits(folder, find_ranks(folder, plan_, **reading), as_json=as_json)
+        _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
         return
-    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, **reading)
+    count = ranks or _RANKS_SHOWN
+    made = plan(folder, plan_, ranks=count, pad_for=count if pad else pad_for, **reading)
     add_sources((*made.checkpoint.sources, *(other.source for other in made.checkpoint.others)))
     for path, drawing in ((svg, draw), (html, make_page)):
         if path is not None:

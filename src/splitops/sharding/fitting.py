@@ -164,6 +164,7 @@ def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
                 shard_extents(tensor, cut, rank)  # raises if a piece does not consist of complete bytes
+        padded = (cut.padded or tensor.shape[axis_sharding.axis]) * axis_sharding.pack
         times = _count_repeats(cut) if axis_sharding.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     if padded == elements:

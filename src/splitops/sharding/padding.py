@@ -1,24 +1,28 @@
-"""The ``config.json`` of padded ranks, whose sizes include the padding."""
+"""Padding of intermediate and vocabulary sizes, and the ``config.json`` of padded ranks."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from splitops.errors import shown
-from splitops.files.tensors import StoredTensor
+from splitops.errors import PlanError, shown
+from splitops.files.tensors import StoredTensor, number_keys
 from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
-from splitops.sharding.tensor_sharding import TensorSharding
+from splitops.sharding.quantised import has_shared_offset
+from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
 _NAMES: Final = {
     "vocabulary": re.compile(
         r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
     ),
-    "inner": re.compile(r"mlp|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"),
+    "inner": re.compile(
+        r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
+    ),
 }
 """Names of the tensors with an axis of each category of sizes."""
 _KEYS: Final = {
@@ -31,6 +35,12 @@ _KEYS: Final = {
 _ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
 """Names of the tensors that route to experts, with one entry per expert along axis 0."""
 
+_FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
+"""Names of the tensors that may be gate and up projections, fused along one axis."""
+
+_VLLM_PADDING: Final = 64
+"""vLLM pads the vocabulary to a multiple of this."""
+
 _Place = tuple[str, ...]
 """The path of a size in a configuration: one key, or ``text_config`` and a key in it."""
 
@@ -42,10 +52,157 @@ class PaddedConfig:
     Attributes:
         text: new content of ``config.json``, or None if it does not change.
         warnings: a sentence for each size that changes, or that cannot be changed.
+        conflicts: those of the warnings on sizes that only some of their tensors are padded to.
     """
 
     text: bytes | None = None
     warnings: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
+    """Divide kinds whose tensors, by their names, have different categories of sizes along an axis."""
+    categories = [
+        tuple([_classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
+    ]
+    old = matches.numbers.tolist()
+    numbers, firsts = number_keys(zip(old, categories, strict=True))
+    kinds = tuple(replace(matches.kinds[old[index]], tensor=tensors[index]) for index in firsts)
+    return replace(matches, numbers=numbers, kinds=kinds)
+
+
+def pad_sizes(matches: Matches, config: Mapping[str, Any], ranks: int) -> Matches:
+    """Pad intermediate and vocabulary sizes so that ``ranks`` ranks get equal parts of complete units.
+
+    All tensors of a size in ``config`` are padded alike, and their scales and zero points with them. If some
+    of them are replicated, such as embeddings or shared experts, these are padded, too. Without ``config``,
+    the sizes are those of the tensors. ``matches`` are those of :func:`separate_sizes`.
+
+    Raises:
+        PlanError: zeros would not be zeros after dequantisation.
+    """
+    sizes = dict(_iter_sizes(config))
+    groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
+    for number, kind in enumerate(matches.kinds):
+        own = kind.axis_sharding
+        counts = "" if own is None else _classify_axis(kind.tensor, own.axis)
+        if own is None or counts not in _NAMES or len(set(own.sections or (0,))) > 1:
+            continue
+        size, times = _find_size(kind.tensor, own, counts, sizes)
+        if times:
+            groups.setdefault((counts, size), []).append((number, own, times))
+    kinds = list(matches.kinds)
+    for (counts, size), members in groups.items():
+        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * ranks) for _, own, _ in members)
+        pad_to = math.lcm(*units)
+        padded = -(-size // pad_to) * pad_to
+        if padded == size:
+            continue
+        if counts == "inner" and has_shared_offset(config):
+            raise PlanError(
+                f"{kinds[members[0][0]].tensor.label} cannot be padded from {size} to {padded}: zeros that "
+                "are stored are not zeros if a weight with an offset has one scale"
+            )
+        for number, own, times in members:
+            new = replace(own, pad_to=pad_to)
+            if times > 1 and _FUSED.search(kinds[number].tensor.name):
+                new = replace(new, sections=(size,) * times)
+            elif times > 1:  # several shared experts
+                new = replace(new, pad_to=padded * times)
+            kinds[number] = replace(kinds[number], axis_sharding=new)
+        for number, kind in enumerate(kinds):
+            if kind.axis_sharding is None and not kind.rule.cuts:
+                own = _pad_replicated(kind.tensor, counts, size, padded, config)
+                kinds[number] = replace(kind, axis_sharding=own)
+    return replace(matches, kinds=tuple(kinds))
+
+
+def _pad_replicated(
+    tensor: StoredTensor, counts: str, size: int, padded: int, config: Mapping[str, Any]
+) -> AxisSharding | None:
+    """Return the padding of an axis of a replicated tensor, or None if the axis is not certainly of ``size``.
+
+    These are axes of the vocabulary, and of shared experts that no rule shards.
+    """
+    if counts == "inner" and ("shared" not in tensor.name or size == config.get("hidden_size")):
+        return None
+    found = [
+        (axis, times)
+        for axis, length in enumerate(tensor.shape)
+        if _classify_axis(tensor, axis) == counts
+        and (times := _count_sizes(tensor.name, counts, length, 1, size))
+    ]
+    if len(found) != 1:
+        return None
+    [(axis, times)] = found
+    sections = (size,) * times if times > 1 and _FUSED.search(tensor.name) else None
+    whole = padded if sections else padded * times
+    every = frozenset(range(len(sections or (0,))))
+    return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
+
+
+def warn_of_unpadded(matches: Matches, config: Mapping[str, Any], ranks: int) -> Iterator[str]:
+    """Yield a warning for each rule with a size that :func:`pad_sizes` leaves uneven, as it has no key."""
+    sizes, rules = dict(_iter_sizes(config)), set[int]()
+    for kind in matches.kinds:
+        own = kind.axis_sharding
+        counts = "" if own is None else _classify_axis(kind.tensor, own.axis)
+        if own is None or counts not in _NAMES or own.pad_to or kind.rule.number in rules:
+            continue
+        length = kind.tensor.shape[own.axis]
+        if not _find_size(kind.tensor, own, counts, sizes)[1] and length % ranks:
+            rules.add(kind.rule.number)
+            yield (
+                f"{kind.tensor.label} is not padded: config.json has no {counts} size for axis {own.axis} of "
+                f"size {length}"
+            )
+
+
+def check_fused(before: Matches, after: Matches, ranks: int) -> None:
+    """Check that padding does not change which elements are sharded together.
+
+    Two fused parts that a rule shards as one axis can be padded for one rank only.
+    """
+    for one, other in zip(before.kinds, after.kinds, strict=True):
+        old, new = one.axis_sharding, other.axis_sharding
+        if ranks > 1 and old is not None and new is not None and old.sections != new.sections:
+            raise PlanError(
+                f"{one.add_context('')}axis {old.axis} has {len(new.sections or ())} fused parts, which the "
+                "rule shards as one, so that padding would be between them. Write a plan with sections, or "
+                f"pad one rank for an engine that shards it: --ranks 1 --pad-for {ranks} (ranks=1, "
+                f"pad_for={ranks})"
+            )
+
+
+def _find_size(
+    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
+) -> tuple[int, int]:
+    """Return the size in a configuration that an axis has, and how many of them are in one section.
+
+    They are 0 if the configuration has no such size.
+    """
+    length, parts = tensor.shape[own.axis], len(own.sections or (0,))
+    if not sizes:
+        return length * own.pack // parts, 1
+    found = [
+        (times, size)
+        for place, size in sizes.items()
+        if _KEYS[counts].search(place[-1])
+        and (times := _count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
+    ]
+    times, size = min(found, default=(0, 0))
+    return size, times // parts
+
+
+def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> int:
+    """Return how many times a size is in an axis of ``length`` by ``pack`` elements, or 0 if it does not fit.
+
+    Gate and up projections may be fused, and shared experts may be one layer. The last element may not be
+    full, such as the last block of a scale.
+    """
+    times = length * pack // size
+    limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
+    return times if times <= limit and -(-size * times // pack) == length else 0
 
 
 def make_padded_config(
@@ -65,19 +222,17 @@ def make_padded_config(
         if axis_sharding is None or not cut.padded:
             continue
         counts = _classify_axis(kind.tensor, axis_sharding.axis)
-        if layout == "vllm" and counts == "vocabulary":
+        padded = cut.padded * axis_sharding.pack
+        added = cut.padded - kind.tensor.shape[axis_sharding.axis]
+        if layout == "vllm" and counts == "vocabulary" and added < _VLLM_PADDING:
             continue
-        size, padded = (
-            kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
-            cut.padded * axis_sharding.pack,
-        )
-        found = list(_iter_changes(counts, size, padded, sizes))
+        found = list(_iter_changes(counts, kind, axis_sharding, padded, sizes))
         for place, new in found:
             wanted.setdefault(place, {}).setdefault(new, kind)
         if not found:
             lost.append(kind)
     document = json.loads(json.dumps(config))
-    warnings, changed = [], False
+    warnings, conflicts, changed = list[str](), list[str](), False
     for place, values in wanted.items():
         [(new, kind), *others] = values.items()
         key, old = ".".join(place), sizes[place]
@@ -85,7 +240,7 @@ def make_padded_config(
         if other is not None:
             grown, name = shown(kind.tensor.name), shown(other.tensor.name)
             unlike = f"{name} to another size" if others else f"{name} is not padded"
-            warnings.append(
+            conflicts.append(
                 f"config.json of the ranks keeps {key} = {old}: {grown} is padded to {new}, but {unlike}"
             )
             continue
@@ -97,7 +252,11 @@ def make_padded_config(
         warnings.append(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
+    warnings += conflicts
     warnings += _warn_of_groups(sizes, dict(_iter_sizes(document)))
+    shapes = [kind.tensor.name for kind in matches.kinds if kind.tensor.name.endswith(".weight_shape")]
+    if shapes and any(cut.padded for cut in cuts):
+        warnings.append(f"{shown(shapes[0])} and others of its kind keep the sizes without padding")
     for kind in lost:
         axis = kind.axis_sharding.axis if kind.axis_sharding is not None else 0
         warnings.append(
@@ -105,7 +264,7 @@ def make_padded_config(
             "pads: set it when you load the ranks"
         )
     text = f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode() if changed else None
-    return PaddedConfig(text, tuple(dict.fromkeys(warnings)))
+    return PaddedConfig(text, tuple(dict.fromkeys(warnings)), tuple(conflicts))
 
 
 def _iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
@@ -123,29 +282,35 @@ def _iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
 def _classify_axis(tensor: StoredTensor, axis: int) -> str:
     """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
     name, rank = tensor.name, len(tensor.shape)
-    if axis == 0 and (("expert" in name and rank > 2) or _ROUTER.search(name)):
-        return "experts"
+    routes = _ROUTER.search(name) is not None
+    if routes or (axis == 0 and "expert" in name and rank > 2):
+        return "experts" if axis == 0 else ""
     named = next((what for what, names in _NAMES.items() if names.search(name)), "")
     return find_heads(name, rank, axis) or named
 
 
 def _iter_changes(
-    counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
+    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[_Place, int]
 ) -> Iterator[tuple[_Place, int]]:
     """Yield the path of each size in a configuration that padding changes, and its new value."""
+    name, length = kind.tensor.name, kind.tensor.shape[own.axis]
     if counts in (QUERIES, KEYS):
         for place, heads in sizes.items():
-            own = size // heads
-            if place[-1] == counts and size % heads == 0 and padded % own == 0:
-                yield place, padded // own
+            each, rest = divmod(length * own.pack, heads)
+            if place[-1] == counts and rest == 0 and padded % each == 0:
+                yield place, padded // each
         return
     keys = [_KEYS[counts]] if counts else list(_KEYS.values())
-    found = [(p, old) for p, old in sizes.items() if any(key.search(p[-1]) for key in keys)]
-    same = [place for place, old in found if old == size]
+    found = {
+        place: _count_sizes(name, counts, length, own.pack, size)
+        for place, size in sizes.items()
+        if any(key.search(place[-1]) for key in keys)
+    }
+    same = [place for place, times in found.items() if times == 1]
     if same:
         yield from ((place, padded) for place in (same if counts or len(same) == 1 else ()))
-    elif counts == "inner" and padded % 2 == 0:  # gate and up projections fused along one axis
-        yield from ((place, padded // 2) for place, old in found if 2 * old == size)
+        return
+    yield from ((place, padded // times) for place, times in found.items() if times and padded % times == 0)
 
 
 def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
@@ -158,6 +323,8 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
     )
     for other, cut in zip(matches.kinds, cuts, strict=True):
         tensor, own = other.tensor, other.axis_sharding
+        if own is None and other.rule.cuts:  # a bias of a sharded module, along its other axis
+            continue
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)
         if counts and not cut.padded and any(_classify_axis(tensor, axis) == counts for axis in same):

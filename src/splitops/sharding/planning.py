@@ -27,7 +27,13 @@ from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_hea
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
 from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
-from splitops.sharding.padding import make_padded_config
+from splitops.sharding.padding import (
+    check_fused,
+    make_padded_config,
+    pad_sizes,
+    separate_sizes,
+    warn_of_unpadded,
+)
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
 from splitops.sharding.tables import check_known
@@ -151,6 +157,7 @@ def plan(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     ranks: int,
+    pad_for: int | None = None,
     layout: str | None = None,
     like: AnyPath | None = None,
     allow_links: bool = False,
@@ -164,6 +171,10 @@ def plan(
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` derives rules from ``config.json``.
             None is the plan that is stored with ranks, otherwise ``"auto"``.
         ranks: number of ranks.
+        pad_for: number of ranks for which intermediate and vocabulary sizes are padded with zeros, so that
+            each rank gets an equal part of complete units, such as quantised groups. With ``ranks=1``, the
+            only rank is a complete model for an engine that shards it itself. None is no padding, except
+            that of the plan.
         layout: name of the layout of the ranks' files. None is the layout of the plan, otherwise ``"hf"``.
         like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
@@ -192,10 +203,13 @@ def plan(
         >>> [shard.size for shard in cut.placements.cuts[0].shards], cut.rank_bytes
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
-    if not 1 <= ranks <= MAX_RANKS:
-        raise PlanError(f"ranks = {shown(ranks)}: it must be 1 to {MAX_RANKS}")
-    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
-    checkpoint, matches = found.checkpoint, found.matches
+    _check_ranks((ranks,) if pad_for is None else (ranks, pad_for))
+    found = _match(
+        path, plan, layout, pad=pad_for is not None, like=like, allow_links=allow_links, strict=strict
+    )
+    checkpoint, matches = found.checkpoint, found.pad(pad_for or 0)
+    if pad_for is not None:
+        check_fused(found.matches, matches, ranks)
     with pause_gc():
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
@@ -204,7 +218,12 @@ def plan(
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
     config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
-    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *heads)
+    if pad_for is not None and config.conflicts:
+        raise PlanError(
+            f"{config.conflicts[0]}. Shard all of these tensors, or set pad_to for them in a plan"
+        )
+    unpadded = () if pad_for is None else warn_of_unpadded(matches, checkpoint.config, pad_for)
+    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *unpadded, *heads)
     return ShardPlan(
         checkpoint, placements, matches.rules, found.layout, found.document, warnings, config.text
     )
@@ -215,6 +234,7 @@ def find_ranks(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     ranks: Iterable[int] = range(1, 65),
+    pad: bool = False,
     layout: str | None = None,
     like: AnyPath | None = None,
     allow_links: bool = False,
@@ -226,6 +246,7 @@ def find_ranks(
         path: as in :func:`plan`.
         plan: as in :func:`plan`.
         ranks: numbers of ranks to try.
+        pad: whether sizes are padded for each number, as with ``pad_for`` of :func:`plan`.
         layout: as in :func:`plan`.
         like: as in :func:`plan`.
         allow_links: as in :func:`plan`.
@@ -254,12 +275,16 @@ def find_ranks(
         leaves ranks without elements (rule 1)
     """
     numbers = list(ranks)
+    _check_ranks(numbers)
+    found = _match(path, plan, layout, pad=pad, like=like, allow_links=allow_links, strict=strict)
+    found.check_named()
+    return tuple(fit_ranks(found.pad(each * pad), found.heads, each) for each in numbers)
+
+
+def _check_ranks(numbers: Sequence[int]) -> None:
     wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
     if wrong is not None:
         raise PlanError(f"ranks = {shown(wrong)}: it must be 1 to {MAX_RANKS}")
-    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
-    found.check_named()
-    return tuple(fit_ranks(found.matches, found.heads, each) for each in numbers)
 
 
 class _Matched(NamedTuple):
@@ -271,6 +296,10 @@ class _Matched(NamedTuple):
     matches: Matches
     heads: tuple[HeadRule, ...]
     unnamed: str
+
+    def pad(self, ranks: int) -> Matches:
+        """Return the matches with sizes padded for a number of ranks; 0 is no padding."""
+        return pad_sizes(self.matches, self.checkpoint.config, ranks) if ranks else self.matches
 
     def check_named(self) -> None:
         """Check that each tensor has a rule if the layout requires it."""
@@ -284,11 +313,12 @@ def _match(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None,
     layout: str | None,
     *,
+    pad: bool,
     like: AnyPath | None,
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them."""
+    """Read a checkpoint and a plan, and match them. ``pad`` prepares kinds for padding."""
     checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
     if plan is None:
@@ -307,6 +337,9 @@ def _match(
         check_known(checkpoint.config, names)
     with pause_gc():
         matches = match_rules(rules, checkpoint.tensors, known)
+        matches = separate_sizes(matches, checkpoint.tensors) if pad else matches
+    if pad and chosen == "dcp":
+        raise PlanError("layout dcp has no padding: use hf or vllm (--layout)")
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
     heads = find_head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
     return _Matched(checkpoint, document, chosen, matches, heads, unnamed)

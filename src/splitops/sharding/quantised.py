@@ -145,3 +145,17 @@ def _get_scheme(stated: _Stated) -> _Stated:
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
         raise PlanError(f"config_groups has {len(found)} schemes for weights, not one: write a plan")
     return found[0]
+
+
+def has_shared_offset(config: Mapping[str, Any]) -> bool:
+    """Return whether weights are stored with an offset, and have a single scale.
+
+    Zeros that are appended to such a weight are not zeros after dequantisation, unlike those with scales of
+    their own, which are zeros, too.
+    """
+    stated = config.get("quantization_config")
+    if not isinstance(stated, dict) or stated.get("quant_method") != "compressed-tensors":
+        return False
+    weights = _get_scheme(stated)
+    offset = stated.get("format") == "pack-quantized" or weights.get("symmetric") is False
+    return offset and weights.get("strategy") == "tensor"
