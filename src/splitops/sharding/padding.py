@@ -4,45 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 from splitops.files.tensors import StoredTensor, number_keys
-from splitops.sharding.heads import KEYS, QUERIES, find_heads
+from splitops.sharding.config_sizes import (
+    FUSED,
+    SIZE_KEYS,
+    SIZE_NAMES,
+    Place,
+    classify_axis,
+    count_sizes,
+    iter_sizes,
+)
+from splitops.sharding.heads import KEYS, QUERIES
 from splitops.sharding.plan_language import Matches, TensorKind
 from splitops.sharding.quantised import has_shared_offset
 from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
-_NAMES: Final = {
-    "vocabulary": re.compile(
-        r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
-    ),
-    "inner": re.compile(
-        r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
-    ),
-}
-"""Names of the tensors with an axis of each category of sizes."""
-_KEYS: Final = {
-    "vocabulary": re.compile(r"vocab|num_embeddings"),
-    "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
-    "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
-}
-"""Keys of configurations for each category of sizes."""
-
-_ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
-"""Names of the tensors that route to experts, with one entry per expert along axis 0."""
-
-_FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
-"""Names of the tensors that may be gate and up projections, fused along one axis."""
-
 _VLLM_PADDING: Final = 64
 """vLLM pads the vocabulary to a multiple of this."""
-
-_Place = tuple[str, ...]
-"""The path of a size in a configuration: one key, or ``text_config`` and a key in it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +46,7 @@ class PaddedConfig:
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
     """Divide kinds whose tensors, by their names, have different categories of sizes along an axis."""
     categories = [
-        tuple([_classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
+        tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
     ]
     old = matches.numbers.tolist()
     numbers, firsts = number_keys(zip(old, categories, strict=True))
@@ -81,12 +64,12 @@ def pad_sizes(matches: Matches, config: Mapping[str, Any], ranks: int) -> Matche
     Raises:
         PlanError: zeros would not be zeros after dequantisation.
     """
-    sizes = dict(_iter_sizes(config))
+    sizes = dict(iter_sizes(config))
     groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
     for number, kind in enumerate(matches.kinds):
         own = kind.axis_sharding
-        counts = "" if own is None else _classify_axis(kind.tensor, own.axis)
-        if own is None or counts not in _NAMES or len(set(own.sections or (0,))) > 1:
+        counts = "" if own is None else classify_axis(kind.tensor, own.axis)
+        if own is None or counts not in SIZE_NAMES or len(set(own.sections or (0,))) > 1:
             continue
         size, times = _find_size(kind.tensor, own, counts, sizes)
         if times:
@@ -105,37 +88,39 @@ def pad_sizes(matches: Matches, config: Mapping[str, Any], ranks: int) -> Matche
             )
         for number, own, times in members:
             new = replace(own, pad_to=pad_to)
-            if times > 1 and _FUSED.search(kinds[number].tensor.name):
+            if times > 1 and FUSED.search(kinds[number].tensor.name):
                 new = replace(new, sections=(size,) * times)
             elif times > 1:  # several shared experts
                 new = replace(new, pad_to=padded * times)
             kinds[number] = replace(kinds[number], axis_sharding=new)
         for number, kind in enumerate(kinds):
             if kind.axis_sharding is None and not kind.rule.cuts:
-                own = _pad_replicated(kind.tensor, counts, size, padded, config)
+                own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
                 kinds[number] = replace(kind, axis_sharding=own)
     return replace(matches, kinds=tuple(kinds))
 
 
 def _pad_replicated(
-    tensor: StoredTensor, counts: str, size: int, padded: int, config: Mapping[str, Any]
+    tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[Place, int]
 ) -> AxisSharding | None:
     """Return the padding of an axis of a replicated tensor, or None if the axis is not certainly of ``size``.
 
     These are axes of the vocabulary, and of shared experts that no rule shards.
     """
-    if counts == "inner" and ("shared" not in tensor.name or size == config.get("hidden_size")):
+    if counts == "inner" and "shared" not in tensor.name:
         return None
+    hidden = {other for place, other in sizes.items() if place[-1] == "hidden_size"}
     found = [
         (axis, times)
         for axis, length in enumerate(tensor.shape)
-        if _classify_axis(tensor, axis) == counts
-        and (times := _count_sizes(tensor.name, counts, length, 1, size))
+        if classify_axis(tensor, axis) == counts
+        and (counts != "inner" or length not in hidden)
+        and (times := count_sizes(tensor.name, counts, length, 1, size))
     ]
     if len(found) != 1:
         return None
     [(axis, times)] = found
-    sections = (size,) * times if times > 1 and _FUSED.search(tensor.name) else None
+    sections = (size,) * times if times > 1 and FUSED.search(tensor.name) else None
     whole = padded if sections else padded * times
     every = frozenset(range(len(sections or (0,))))
     return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
@@ -143,11 +128,11 @@ def _pad_replicated(
 
 def warn_of_unpadded(matches: Matches, config: Mapping[str, Any], ranks: int) -> Iterator[str]:
     """Yield a warning for each rule with a size that :func:`pad_sizes` leaves uneven, as it has no key."""
-    sizes, rules = dict(_iter_sizes(config)), set[int]()
+    sizes, rules = dict(iter_sizes(config)), set[int]()
     for kind in matches.kinds:
         own = kind.axis_sharding
-        counts = "" if own is None else _classify_axis(kind.tensor, own.axis)
-        if own is None or counts not in _NAMES or own.pad_to or kind.rule.number in rules:
+        counts = "" if own is None else classify_axis(kind.tensor, own.axis)
+        if own is None or counts not in SIZE_NAMES or own.pad_to or kind.rule.number in rules:
             continue
         length = kind.tensor.shape[own.axis]
         if not _find_size(kind.tensor, own, counts, sizes)[1] and length % ranks:
@@ -175,7 +160,7 @@ def check_fused(before: Matches, after: Matches, ranks: int) -> None:
 
 
 def _find_size(
-    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
+    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[Place, int]
 ) -> tuple[int, int]:
     """Return the size in a configuration that an axis has, and how many of them are in one section.
 
@@ -187,22 +172,11 @@ def _find_size(
     found = [
         (times, size)
         for place, size in sizes.items()
-        if _KEYS[counts].search(place[-1])
-        and (times := _count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
+        if SIZE_KEYS[counts].search(place[-1])
+        and (times := count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
     ]
     times, size = min(found, default=(0, 0))
     return size, times // parts
-
-
-def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> int:
-    """Return how many times a size is in an axis of ``length`` by ``pack`` elements, or 0 if it does not fit.
-
-    Gate and up projections may be fused, and shared experts may be one layer. The last element may not be
-    full, such as the last block of a scale.
-    """
-    times = length * pack // size
-    limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
-    return times if times <= limit and -(-size * times // pack) == length else 0
 
 
 def make_padded_config(
@@ -214,14 +188,14 @@ def make_padded_config(
     """
     if not config or layout == "dcp":
         return PaddedConfig()
-    sizes = dict(_iter_sizes(config))
-    wanted: dict[_Place, dict[int, TensorKind]] = {}
+    sizes = dict(iter_sizes(config))
+    wanted: dict[Place, dict[int, TensorKind]] = {}
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
         axis_sharding = kind.axis_sharding
         if axis_sharding is None or not cut.padded:
             continue
-        counts = _classify_axis(kind.tensor, axis_sharding.axis)
+        counts = classify_axis(kind.tensor, axis_sharding.axis)
         padded = cut.padded * axis_sharding.pack
         added = cut.padded - kind.tensor.shape[axis_sharding.axis]
         if layout == "vllm" and counts == "vocabulary" and added < _VLLM_PADDING:
@@ -253,7 +227,7 @@ def make_padded_config(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
     warnings += conflicts
-    warnings += _warn_of_groups(sizes, dict(_iter_sizes(document)))
+    warnings += _warn_of_groups(sizes, dict(iter_sizes(document)))
     shapes = [kind.tensor.name for kind in matches.kinds if kind.tensor.name.endswith(".weight_shape")]
     if shapes and any(cut.padded for cut in cuts):
         warnings.append(f"{shown(shapes[0])} and others of its kind keep the sizes without padding")
@@ -267,31 +241,9 @@ def make_padded_config(
     return PaddedConfig(text, tuple(dict.fromkeys(warnings)), tuple(conflicts))
 
 
-def _iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
-    inner = config.get("text_config")
-    for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
-        for key, value in part.items():
-            if type(value) is int and value > 0:
-                yield (*place, key), value
-        heads = part.get(QUERIES)
-        if type(heads) is int and heads > 0 and part.get(KEYS) is None:
-            yield (*place, KEYS), heads
-
-
-def _classify_axis(tensor: StoredTensor, axis: int) -> str:
-    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
-    name, rank = tensor.name, len(tensor.shape)
-    routes = _ROUTER.search(name) is not None
-    if routes or (axis == 0 and "expert" in name and rank > 2):
-        return "experts" if axis == 0 else ""
-    named = next((what for what, names in _NAMES.items() if names.search(name)), "")
-    return find_heads(name, rank, axis) or named
-
-
 def _iter_changes(
-    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[_Place, int]
-) -> Iterator[tuple[_Place, int]]:
+    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[Place, int]
+) -> Iterator[tuple[Place, int]]:
     """Yield the path of each size in a configuration that padding changes, and its new value."""
     name, length = kind.tensor.name, kind.tensor.shape[own.axis]
     if counts in (QUERIES, KEYS):
@@ -300,9 +252,9 @@ def _iter_changes(
             if place[-1] == counts and rest == 0 and padded % each == 0:
                 yield place, padded // each
         return
-    keys = [_KEYS[counts]] if counts else list(_KEYS.values())
+    keys = [SIZE_KEYS[counts]] if counts else list(SIZE_KEYS.values())
     found = {
-        place: _count_sizes(name, counts, length, own.pack, size)
+        place: count_sizes(name, counts, length, own.pack, size)
         for place, size in sizes.items()
         if any(key.search(place[-1]) for key in keys)
     }
@@ -318,7 +270,7 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
     axis_sharding = kind.axis_sharding
     assert axis_sharding is not None  # padded kinds have one
     counts, size = (
-        _classify_axis(kind.tensor, axis_sharding.axis),
+        classify_axis(kind.tensor, axis_sharding.axis),
         kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
     )
     for other, cut in zip(matches.kinds, cuts, strict=True):
@@ -327,7 +279,7 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
             continue
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)
-        if counts and not cut.padded and any(_classify_axis(tensor, axis) == counts for axis in same):
+        if counts and not cut.padded and any(classify_axis(tensor, axis) == counts for axis in same):
             return other
     return None
 
@@ -343,7 +295,7 @@ def _set(part: dict[str, Any], key: str, value: int) -> None:
     part[key] = value
 
 
-def _warn_of_groups(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
+def _warn_of_groups(before: Mapping[Place, int], after: Mapping[Place, int]) -> Iterator[str]:
     """Yield a warning if padding changes which key heads the query heads use."""
     for place, keys in before.items():
         if place[-1] != KEYS or (queries := before.get((*place[:-1], QUERIES))) is None:
