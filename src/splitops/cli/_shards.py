@@ -38,15 +38,18 @@ like_option = click.option(
 )
 
 
+plan_option = click.option(
+    "--plan",
+    "plan_",
+    metavar="auto|FILE",
+    help="Sharding rules (TOML or JSON), or `auto` to derive them from config.json.  "
+    "[default: the plan stored with the ranks; otherwise auto]",
+)
+
+
 shard_options = add_options(
     click.option("--ranks", type=click.IntRange(1), help="Number of ranks."),
-    click.option(
-        "--plan",
-        "plan_",
-        metavar="auto|FILE",
-        help="Sharding rules (TOML or JSON), or `auto` to derive them from config.json.  "
-        "[default: the plan stored with the ranks; otherwise auto]",
-    ),
+    plan_option,
     click.option(
         "--pad",
         is_flag=True,
@@ -126,10 +129,7 @@ def shard_folder(
     for name, value in (("--ranks", ranks), ("--out", out)):
         if value is None and not preview:
             raise click.UsageError(f"Missing option '{name}'.")
-    if plan_ not in (None, "auto") and is_missing(Path(plan_)):
-        raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
-    if plan_ not in (None, "auto"):
-        add_path(Path(plan_), "--plan")
+    _check_plan(plan_)
     if listed:
         _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
         return
@@ -162,6 +162,14 @@ def shard_folder(
     print_result(result)
 
 
+def _check_plan(plan: str | None) -> None:
+    """Check that the file of a plan exists."""
+    if plan is not None and plan != "auto":
+        if is_missing(Path(plan)):
+            raise click.BadParameter(describe_missing(Path(plan)), param_hint="'--plan'")
+        add_path(Path(plan), "--plan")
+
+
 def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
     """Print the verdict on each number of ranks."""
     if as_json:
@@ -175,13 +183,21 @@ def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -
 
 
 def merge_ranks(
-    folder: Path, out: Path, like: Path | None, how: CliRunOptions, *, as_json: bool, **options: bool
+    folder: Path,
+    out: Path,
+    plan: str | None,
+    like: Path | None,
+    how: CliRunOptions,
+    *,
+    as_json: bool,
+    **options: bool,
 ) -> None:
     """Merge a folder of ranks into ``out`` with the ``options`` of :func:`splitops.sharding.merge`."""
     from splitops.sharding import merge
 
     reject_digests(how)
-    made = merge(folder, like=like, **options)
+    _check_plan(plan)
+    made = merge(folder, plan, like=like, **options)
     result = run_plan(made, out, how)
     if as_json:
         print_result_json(folder, {"warnings": list(made.checkpoint.warnings)}, result)

@@ -20,7 +20,7 @@ from splitops.cli._files import (
 )
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._paths import Existing
-from splitops.cli._shards import like_option, merge_ranks
+from splitops.cli._shards import like_option, merge_ranks, plan_option
 from splitops.errors import FileError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     required=True,
     help="File or address to write; for ranks, a folder.",
 )
+@plan_option
 @like_option
 @links_option
 @strict_option
@@ -52,6 +53,7 @@ def command(
     raw: Format | None,
     to: Format | None,
     out: Path,
+    plan_: str | None,
     like: Path | None,
     allow_links: bool,
     strict: bool,
@@ -64,8 +66,9 @@ def command(
     FILES contain other tensors, those of the first file are copied.
 
     A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
-    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --files-like sets the
-    files to write.
+    byte. A distributed checkpoint of PyTorch in safetensors files, and ranks of Megatron-LM, vLLM, DeepSpeed
+    or Meta's Llama as safetensors, can be merged, too. --plan tells how those ranks were sharded;
+    --files-like sets the files to write.
 
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
     or all of them. The extension of --out is the format of the file, unless --to sets another one.
@@ -88,11 +91,12 @@ def command(
         print_file_contents(files[0], made, how.run(made), None, as_json=as_json)
         return
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
-        merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
+        merge_ranks(files[0], out, plan_, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
-    for name, given in (("--files-like", like is not None), ("--strict", strict)):
+    used = {"--files-like": like is not None, "--plan": plan_ is not None, "--strict": strict}
+    for name, given in used.items():
         if given:
-            kinds = "a folder of ranks" if name == "--files-like" else "a folder of ranks or of a model"
+            kinds = "a folder of ranks or of a model" if name == "--strict" else "a folder of ranks"
             raise click.UsageError(f"{name} can be used only with {kinds}.")
     contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
     plan = plan_tensor_merge(contents, out, axis=axis, tensor=tensor, to=to)

@@ -24,6 +24,7 @@ from splitops.sharding.distributed import is_distributed, read_distributed, reje
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_heads
+from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
 from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
@@ -134,11 +135,17 @@ class MergePlan(Runnable):
 
 
 def open_checkpoint(
-    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+    path: AnyPath,
+    plan: Mapping[str, Any] | None = None,
+    *,
+    like: AnyPath | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> Checkpoint:
     """Read an unsharded checkpoint, also from a folder of ranks or a distributed checkpoint.
 
-    ``strict`` rejects a folder with tensor files that do not belong to the checkpoint.
+    ``plan`` is the one by which ranks without a manifest were sharded. ``strict`` rejects a folder with
+    tensor files that do not belong to the checkpoint.
     """
     found = Path(path)
     reject_pickled(found)
@@ -149,6 +156,8 @@ def open_checkpoint(
         raise PlanError(f"like works only for distributed checkpoints, not for {shown_path(found)}")
     if has_manifest(found):
         return read_ranks(found, allow_links=allow_links, strict=strict)
+    if find_rank_files(found):
+        return read_foreign_ranks(found, plan, allow_links=allow_links, strict=strict)
     return read_checkpoint(found, allow_links=allow_links, strict=strict)
 
 
@@ -319,17 +328,13 @@ def _match(
     strict: bool,
 ) -> _Matched:
     """Read a checkpoint and a plan, and match them. ``pad`` prepares kinds for padding."""
-    checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
+    document, called = _read_plan(plan)
+    checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
-    if plan is None:
-        plan = checkpoint.plan or "auto"
-    document: Any
-    if isinstance(plan, Mapping):
-        document, called = plan, "the plan"
-    else:
-        automatic = plan == "auto"
-        document = make_auto_plan(checkpoint.config, names, layout or "hf") if automatic else read(Path(plan))
-        called = shown_path(plan)
+    if document is None and (plan is None or not has_manifest(Path(path))):
+        document = checkpoint.plan
+    if document is None:
+        document = make_auto_plan(checkpoint.config, names, layout or "hf")
     rules = read_shard_rules(document, called)
     known = Names(document.get("vars", {}), checkpoint.config)
     chosen = get_layout(layout or document.get("layout", "hf")).name
@@ -343,6 +348,13 @@ def _match(
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
     heads = find_head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
     return _Matched(checkpoint, document, chosen, matches, heads, unnamed)
+
+
+def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the document of a plan, None for the default and ``"auto"``, and its name in messages."""
+    if plan is None or isinstance(plan, Mapping):
+        return plan, "the plan"
+    return None if plan == "auto" else read(Path(plan)), shown_path(plan)
 
 
 def _find_unmatched(
@@ -364,23 +376,34 @@ def _find_unmatched(
 
 
 def merge(
-    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    like: AnyPath | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> MergePlan:
     """Plan the merge of ranks into the original files, without writing anything.
 
     Args:
-        path: a folder of ranks with a manifest, or a distributed checkpoint of PyTorch.
-        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part.
+        path: a folder of ranks with or without a manifest, or a distributed checkpoint of PyTorch.
+        plan: rules by which ranks without a manifest were sharded, as in :func:`plan`. None and ``"auto"``
+            are those of the program that wrote them.
+        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part, and
+            ranks without a manifest into files of at most 5 GiB.
         allow_links: as in :func:`plan`.
         strict: as in :func:`plan`.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or from another run, or pieces of a tensor are
-            missing or overlap.
+        PlanError: the manifest is malformed, a rank is missing or from another run, pieces of a tensor are
+            missing or overlap, or sizes do not match ``config.json``.
         FileError: a file cannot be read.
     """
     check_ranks(path)
-    return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links, strict=strict))
+    if plan is not None and (has_manifest(Path(path)) or is_distributed(Path(path))):
+        raise PlanError(f"plan works only for ranks without a manifest, not for {shown_path(path)}")
+    found = _read_plan(plan)[0]
+    return MergePlan(open_checkpoint(path, found, like=like, allow_links=allow_links, strict=strict))
 
 
 def check_ranks(path: AnyPath) -> None:
@@ -391,10 +414,11 @@ def check_ranks(path: AnyPath) -> None:
         usage += "their files. To merge a model into one file, use --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
+        names += [entry.name for entry in folder.glob("mp_rank_00/*.pt")]
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 
 
 def is_rank_folder(path: Path) -> bool:
-    """Return whether a path is a folder of ranks with a manifest, or a distributed checkpoint of PyTorch."""
-    return has_manifest(path) or is_distributed(path)
+    """Return whether a path is a folder of ranks, or a distributed checkpoint of PyTorch."""
+    return has_manifest(path) or is_distributed(path) or bool(find_rank_files(path))

@@ -6,8 +6,10 @@ that vLLM makes to weights after loading are not reproduced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.expressions import Names
 from splitops.sharding.fusing import FusedGroup, Fusions, read_fusion_rules
 from splitops.sharding.placements import LaidFile, Placements, copy_extents, lay_out_file, make_rank_tensor
-from splitops.sharding.tables import read_table
+from splitops.sharding.tables import find_engine_plan, read_table
 
 _LARGEST: Final = 5 << 30
 """Maximum bytes of tensors in a file, unless a single tensor is larger."""
@@ -96,3 +98,34 @@ def _iter_rank_tensors(
 
 def _reject(one: int, other: int) -> None:
     raise PlanError("scalars cannot be fused: they have no axis")
+
+
+def unfuse_rank(
+    tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
+) -> Iterator[StoredTensor]:
+    """Yield the tensors of a rank by the names of the checkpoint: those that vLLM has fused are unfused.
+
+    Parts are contiguous, so that they are tensors of the same file.
+    """
+    modules, names = tuple(find_engine_plan(config)), Names({}, config)
+    rules = []
+    for rule in _FUSIONS.rules:
+        ends = [
+            re.sub(r"\{\w+\}", "*", part.removesuffix(".{leaf}")).removeprefix("*") for part in rule.parts
+        ]
+        tied = rule.fused.startswith("lm_head.")
+        if any(m.endswith(e) for m in modules for e in ends) and (
+            not tied or config.get("tie_word_embeddings")
+        ):
+            if len(rule.parts) == 3:
+                queries, keys = (names.evaluate(f"num_{each}_heads") for each in ("attention", "key_value"))
+                sizes = [
+                    max(1, heads // ranks) * names.evaluate("head_dim") for heads in (queries, keys, keys)
+                ]
+                rule = replace(rule, sections=tuple(sizes))
+            rules.append(rule)
+    fusions = Fusions(rules, names)
+    for tensor in tensors:
+        found = fusions.unfuse(tensor)
+        for part, form in [(tensor, ())] if found is None else found[1]:
+            yield part._replace(offset=part.offset + (form[0].offset if form else 0))
