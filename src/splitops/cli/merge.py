@@ -79,6 +79,7 @@ def command(
       splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
       splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
       splitops merge model-8 --out model
+      splitops merge iter_0001000 --plan auto --out model
       splitops merge model-5GB --out model.safetensors
       splitops merge model-00001-of-00003.gguf --out model.gguf
     """

@@ -180,7 +180,8 @@ def _count_repeats(cut: TensorSharding) -> int:
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     """Return by rule number the padding that makes sharding possible. Rules without one are left out.
 
-    A rule has one ``pad_to`` for all tensors that it matches.
+    A rule has one ``pad_to`` for all tensors that it matches. Sections have none: they may be heads of
+    queries and keys, and with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
@@ -193,6 +194,8 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
             for _, axis_sharding in own
         )
         pad_to = math.lcm(*units)
+        if any(axis_sharding.sections is not None for _, axis_sharding in own):
+            continue
         with contextlib.suppress(SplitError):
             found = [
                 _fit_kind(replace(kind, axis_sharding=replace(axis_sharding, pad_to=pad_to)), ranks)[0]
