@@ -458,9 +458,9 @@ UP, Q, K = (
         (without(UP), r"'model.layers.0.mlp.up_proj.weight', rule 7 .*: it is missing on rank 1"),
         (without(UP, 0), "it is missing on rank 0"),
         (other("model.norm.weight", lambda a: a + 1), "copies in .*mp_rank_00.* and .*mp_rank_01.* differ"),
-        (other("model.norm.weight", lambda a: a[:8]), r"shapes \[16\] and \[8\] on rank 1 do not fit"),
-        (other(UP, lambda a: a[:, :8]), r"its shapes \[6, 16\] and \[6, 8\] on rank 1 do not fit"),
-        (other(UP, lambda a: a.astype(np.float16)), r"on rank 1 do not fit"),
+        (other("model.norm.weight", lambda a: a[:8]), r"F32 \[16\] does not fit F32 \[8\] on rank 1"),
+        (other(UP, lambda a: a[:, :8]), r"F32 \[6, 16\] does not fit F32 \[6, 8\] on rank 1"),
+        (other(UP, lambda a: a.astype(np.float16)), r"F32 \[6, 16\] does not fit F16 \[6, 16\] on rank 1"),
         (
             other(UP, lambda a: a[:3]),
             r"ranks of sizes \[6, 3, 6, 6\] along axis 0 are 21 in total, but the plan and",

@@ -239,7 +239,7 @@ def test_zeros_that_one_scale_does_not_make_zeros_are_rejected(tmp_path: Path, m
     source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 64})
     plan(source, "auto", ranks=2, pad_for=2)
     with pytest.raises(
-        PlanError, match="cannot be padded from 64 to 66: zeros that are stored are not zeros"
+        PlanError, match="cannot be padded from 64 to 66: weights with an offset have a single scale"
     ):
         plan(source, "auto", ranks=3, pad_for=3)
 
@@ -261,7 +261,8 @@ def test_fused_gates_are_padded_each_in_a_whole_model(tmp_path: Path) -> None:
         rtol=1e-5,
     )
     with pytest.raises(
-        PlanError, match=r"2 fused parts, which the rule shards as one.*--ranks 1 --pad-for 4"
+        PlanError,
+        match=r"2 fused parts cannot be padded from 10 to 12: the rule shards them as one.*--ranks 1",
     ):
         plan(source, "auto", ranks=4, pad_for=4)
     sections = ["intermediate_size", "intermediate_size"]
@@ -338,11 +339,15 @@ def test_engines_get_a_vocabulary_that_their_own_padding_leaves(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "rules", "says"),
     [
-        ({f"{LAYER}.ffn_norm.weight": (10,)}, "auto", "'model.layers.0.mlp.ffn_norm.weight' is not padded"),
+        (
+            {f"{LAYER}.ffn_norm.weight": (10,)},
+            "auto",
+            "'model.layers.0.mlp.ffn_norm.weight', .* padded from 10 to 12 is not sharded here",
+        ),
         (
             {},
             {"version": 1, "rule": [{"match": "*up_proj*", "axis": 0}, {"match": "*", "replicate": True}]},
-            "'model.layers.0.mlp.up_proj.weight' is padded to 12, but .* is not padded",
+            "padded from 10 to 12 is not sharded here",
         ),
     ],
 )

@@ -37,8 +37,13 @@ from splitops.sharding.globs import match_glob
 from splitops.sharding.heads import KEYS, QUERIES
 from splitops.sharding.layouts.vllm import unfuse_rank
 from splitops.sharding.placements import Placements, copy_extents
-from splitops.sharding.plan_language import ShardRule, assign_rules, find_axis, make_axis_sharding
-from splitops.sharding.plan_language import read_shard_rules as read_rules
+from splitops.sharding.plan_language import (
+    ShardRule,
+    assign_rules,
+    find_axis,
+    make_axis_sharding,
+    read_shard_rules,
+)
 from splitops.sharding.tables import read_table
 from splitops.sharding.tensor_sharding import (
     MAX_RANKS,
@@ -126,14 +131,16 @@ def read_foreign_ranks(
             if own[rank] is not None:
                 raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
             own[rank] = tensor.move_to_file(number)
-            unsharded |= {tensor.name} - ({tensor.name} if files[number] in found else set())
+            unsharded |= set() if files[number] in found else {tensor.name}
     document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
-    firsts = [next(part for part in own if part is not None) for own in parts.values()]
     solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
-    solved = []
-    for rule, own in zip(assign_rules(read_rules(document), firsts)[1], parts.values(), strict=True):
-        alone = next(each.name for each in own if each is not None) in unsharded
-        solved.append(solver.solve(replace(rule, fields={"place": 0}) if alone else rule, own))
+    firsts = [next(part for part in own if part is not None) for own in parts.values()]
+    rules = assign_rules(read_shard_rules(document), firsts)[1]
+    rules = [
+        replace(rule, fields={"place": 0}) if first.name in unsharded else rule
+        for rule, first in zip(rules, firsts, strict=True)
+    ]
+    solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
     groups = group_by_size([tensor.size for tensor, _ in solved], _LARGEST)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
     placements = Placements(ranks, tuple(made), tuple(wholes), tuple(cut for _, cut in solved))
@@ -219,12 +226,11 @@ class _Solver:
         for rank, part in enumerate(parts):
             if part is None and not placed:
                 raise PlanError(f"it is missing on rank {rank}")
-            shapes = [first.shape, first.shape if part is None else part.shape]
-            rest = {s if axis is None or len(s) <= axis else (*s[:axis], *s[axis + 1 :]) for s in shapes}
-            if len(rest) > 1 or (part is not None and part.code != first.code):
-                raise PlanError(
-                    f"its shapes {brief(shapes[0])} and {brief(shapes[1])} on rank {rank} do not fit"
-                )
+            pair = [first, first if part is None else part]
+            rest = {(p.code, p.shape if axis is None else _drop(p.shape, axis)) for p in pair}
+            if len(rest) > 1:
+                one, other = (f"{p.code} {brief(p.shape)}" for p in pair)
+                raise PlanError(f"{one} does not fit {other} on rank {rank}")
         if axis is None:
             return first.shape, TensorSharding(None, tuple(None if p is None else Shard() for p in parts))
         size, cut = self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
@@ -237,9 +243,9 @@ class _Solver:
             return axis
         if classify_axis(first, axis) != "vocabulary":
             return axis
-        if len(parts) * shape[1 - axis] == self._config.get("hidden_size"):
+        if ("hidden_size", len(parts) * shape[1 - axis]) in self._sizes:
             return 1 - axis
-        return None if shape[axis] == self._config.get("vocab_size") else axis
+        return None if ("vocab_size", shape[axis]) in self._sizes else axis
 
     def _fit(
         self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]
@@ -297,6 +303,10 @@ class _Solver:
             yield from {-(-n * size // pack) for size in more for n in (1, 2, 4)} or {
                 -(-n // pack) for n in found
             }
+
+
+def _drop(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _iter_integers(value: Any) -> Iterator[int]:

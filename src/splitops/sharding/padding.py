@@ -35,12 +35,10 @@ class PaddedConfig:
     Attributes:
         text: new content of ``config.json``, or None if it does not change.
         warnings: a sentence for each size that changes, or that cannot be changed.
-        conflicts: those of the warnings on sizes that only some of their tensors are padded to.
     """
 
     text: bytes | None = None
     warnings: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
@@ -54,19 +52,25 @@ def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches
     return replace(matches, numbers=numbers, kinds=kinds)
 
 
-def pad_sizes(matches: Matches, config: Mapping[str, Any], ranks: int) -> Matches:
-    """Pad intermediate and vocabulary sizes so that ``ranks`` ranks get equal parts of complete units.
+def pad_sizes(
+    matches: Matches, config: Mapping[str, Any], pad_for: int, ranks: int
+) -> tuple[Matches, list[str]]:
+    """Pad intermediate and vocabulary sizes so that ``pad_for`` ranks get equal parts of complete units.
 
     All tensors of a size in ``config`` are padded alike, and their scales and zero points with them. If some
     of them are replicated, such as embeddings or shared experts, these are padded, too. Without ``config``,
     the sizes are those of the tensors. ``matches`` are those of :func:`separate_sizes`.
 
+    Returns:
+        The matches, and a warning for each tensor with a size that is not in ``config`` and is left uneven.
+
     Raises:
-        PlanError: zeros would not be zeros after dequantisation.
+        PlanError: only some tensors of a size would be padded, ``ranks`` ranks would mix up fused parts, or
+            zeros would not be zeros after dequantisation.
     """
-    sizes = dict(iter_sizes(config))
+    sizes, warnings, kinds = dict(iter_sizes(config)), list[str](), list(matches.kinds)
     groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
-    for number, kind in enumerate(matches.kinds):
+    for number, kind in enumerate(kinds):
         own = kind.axis_sharding
         counts = "" if own is None else classify_axis(kind.tensor, own.axis)
         if own is None or counts not in SIZE_NAMES or len(set(own.sections or (0,))) > 1:
@@ -74,30 +78,36 @@ def pad_sizes(matches: Matches, config: Mapping[str, Any], ranks: int) -> Matche
         size, times = _find_size(kind.tensor, own, counts, sizes)
         if times:
             groups.setdefault((counts, size), []).append((number, own, times))
-    kinds = list(matches.kinds)
+        elif (length := kind.tensor.shape[own.axis]) % pad_for:
+            warnings.append(f"{kind.tensor.label} is not padded: config.json has no {counts} size {length}")
     for (counts, size), members in groups.items():
-        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * ranks) for _, own, _ in members)
+        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * pad_for) for _, own, _ in members)
         pad_to = math.lcm(*units)
         padded = -(-size // pad_to) * pad_to
         if padded == size:
             continue
+        grown = f"from {size} to {padded}"
         if counts == "inner" and has_shared_offset(config):
-            raise PlanError(
-                f"{kinds[members[0][0]].tensor.label} cannot be padded from {size} to {padded}: zeros that "
-                "are stored are not zeros if a weight with an offset has one scale"
-            )
+            label = kinds[members[0][0]].tensor.label
+            raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
         for number, own, times in members:
-            new = replace(own, pad_to=pad_to)
-            if times > 1 and FUSED.search(kinds[number].tensor.name):
-                new = replace(new, sections=(size,) * times)
-            elif times > 1:  # several shared experts
-                new = replace(new, pad_to=padded * times)
+            fused = times > 1 and FUSED.search(kinds[number].tensor.name) is not None
+            if fused and ranks > 1:
+                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
+                what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
+                raise PlanError(kinds[number].add_context(what))
+            new = replace(own, pad_to=pad_to if fused else pad_to if times == 1 else padded * times)
+            new = replace(new, sections=(size,) * times) if fused else new
             kinds[number] = replace(kinds[number], axis_sharding=new)
         for number, kind in enumerate(kinds):
+            axes = [axis for axis, length in enumerate(kind.tensor.shape) if length == size]
+            same = any(classify_axis(kind.tensor, axis) == counts for axis in axes)
             if kind.axis_sharding is None and not kind.rule.cuts:
                 own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
                 kinds[number] = replace(kind, axis_sharding=own)
-    return replace(matches, kinds=tuple(kinds))
+                if own is None and same:
+                    raise PlanError(kind.add_context(f"a size that is padded {grown} is not sharded here"))
+    return replace(matches, kinds=tuple(kinds)), warnings
 
 
 def _pad_replicated(
@@ -124,39 +134,6 @@ def _pad_replicated(
     whole = padded if sections else padded * times
     every = frozenset(range(len(sections or (0,))))
     return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
-
-
-def warn_of_unpadded(matches: Matches, config: Mapping[str, Any], ranks: int) -> Iterator[str]:
-    """Yield a warning for each rule with a size that :func:`pad_sizes` leaves uneven, as it has no key."""
-    sizes, rules = dict(iter_sizes(config)), set[int]()
-    for kind in matches.kinds:
-        own = kind.axis_sharding
-        counts = "" if own is None else classify_axis(kind.tensor, own.axis)
-        if own is None or counts not in SIZE_NAMES or own.pad_to or kind.rule.number in rules:
-            continue
-        length = kind.tensor.shape[own.axis]
-        if not _find_size(kind.tensor, own, counts, sizes)[1] and length % ranks:
-            rules.add(kind.rule.number)
-            yield (
-                f"{kind.tensor.label} is not padded: config.json has no {counts} size for axis {own.axis} of "
-                f"size {length}"
-            )
-
-
-def check_fused(before: Matches, after: Matches, ranks: int) -> None:
-    """Check that padding does not change which elements are sharded together.
-
-    Two fused parts that a rule shards as one axis can be padded for one rank only.
-    """
-    for one, other in zip(before.kinds, after.kinds, strict=True):
-        old, new = one.axis_sharding, other.axis_sharding
-        if ranks > 1 and old is not None and new is not None and old.sections != new.sections:
-            raise PlanError(
-                f"{one.add_context('')}axis {old.axis} has {len(new.sections or ())} fused parts, which the "
-                "rule shards as one, so that padding would be between them. Write a plan with sections, or "
-                f"pad one rank for an engine that shards it: --ranks 1 --pad-for {ranks} (ranks=1, "
-                f"pad_for={ranks})"
-            )
 
 
 def _find_size(
@@ -206,7 +183,7 @@ def make_padded_config(
         if not found:
             lost.append(kind)
     document = json.loads(json.dumps(config))
-    warnings, conflicts, changed = list[str](), list[str](), False
+    warnings, changed = list[str](), False
     for place, values in wanted.items():
         [(new, kind), *others] = values.items()
         key, old = ".".join(place), sizes[place]
@@ -214,7 +191,7 @@ def make_padded_config(
         if other is not None:
             grown, name = shown(kind.tensor.name), shown(other.tensor.name)
             unlike = f"{name} to another size" if others else f"{name} is not padded"
-            conflicts.append(
+            warnings.append(
                 f"config.json of the ranks keeps {key} = {old}: {grown} is padded to {new}, but {unlike}"
             )
             continue
@@ -226,7 +203,6 @@ def make_padded_config(
         warnings.append(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
-    warnings += conflicts
     warnings += _warn_of_groups(sizes, dict(iter_sizes(document)))
     shapes = [kind.tensor.name for kind in matches.kinds if kind.tensor.name.endswith(".weight_shape")]
     if shapes and any(cut.padded for cut in cuts):
@@ -238,7 +214,7 @@ def make_padded_config(
             "pads: set it when you load the ranks"
         )
     text = f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode() if changed else None
-    return PaddedConfig(text, tuple(dict.fromkeys(warnings)), tuple(conflicts))
+    return PaddedConfig(text, tuple(dict.fromkeys(warnings)))
 
 
 def _iter_changes(

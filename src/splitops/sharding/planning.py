@@ -28,13 +28,7 @@ from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
 from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
-from splitops.sharding.padding import (
-    check_fused,
-    make_padded_config,
-    pad_sizes,
-    separate_sizes,
-    warn_of_unpadded,
-)
+from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
 from splitops.sharding.tables import check_known
@@ -216,9 +210,7 @@ def plan(
     found = _match(
         path, plan, layout, pad=pad_for is not None, like=like, allow_links=allow_links, strict=strict
     )
-    checkpoint, matches = found.checkpoint, found.pad(pad_for or 0)
-    if pad_for is not None:
-        check_fused(found.matches, matches, ranks)
+    checkpoint, (matches, unpadded) = found.checkpoint, found.pad(ranks, pad_for)
     with pause_gc():
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
@@ -227,11 +219,6 @@ def plan(
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
     config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
-    if pad_for is not None and config.conflicts:
-        raise PlanError(
-            f"{config.conflicts[0]}. Shard all of these tensors, or set pad_to for them in a plan"
-        )
-    unpadded = () if pad_for is None else warn_of_unpadded(matches, checkpoint.config, pad_for)
     warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *unpadded, *heads)
     return ShardPlan(
         checkpoint, placements, matches.rules, found.layout, found.document, warnings, config.text
@@ -287,7 +274,7 @@ def find_ranks(
     _check_ranks(numbers)
     found = _match(path, plan, layout, pad=pad, like=like, allow_links=allow_links, strict=strict)
     found.check_named()
-    return tuple(fit_ranks(found.pad(each * pad), found.heads, each) for each in numbers)
+    return tuple(found.fit(each, pad=pad) for each in numbers)
 
 
 def _check_ranks(numbers: Sequence[int]) -> None:
@@ -306,9 +293,19 @@ class _Matched(NamedTuple):
     heads: tuple[HeadRule, ...]
     unnamed: str
 
-    def pad(self, ranks: int) -> Matches:
-        """Return the matches with sizes padded for a number of ranks; 0 is no padding."""
-        return pad_sizes(self.matches, self.checkpoint.config, ranks) if ranks else self.matches
+    def pad(self, ranks: int, pad_for: int | None) -> tuple[Matches, Sequence[str]]:
+        """Return the matches with padded sizes, and warnings; ``pad_for`` of None is no padding."""
+        if pad_for is None:
+            return self.matches, ()
+        return pad_sizes(self.matches, self.checkpoint.config, pad_for, ranks)
+
+    def fit(self, ranks: int, *, pad: bool) -> RankFit:
+        """Return the result of sharding over a number of ranks."""
+        try:
+            matches, _ = self.pad(ranks, ranks if pad else None)
+        except PlanError as error:
+            return RankFit(ranks, "impossible", error.message)
+        return fit_ranks(matches, self.heads, ranks)
 
     def check_named(self) -> None:
         """Check that each tensor has a rule if the layout requires it."""

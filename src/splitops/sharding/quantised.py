@@ -148,11 +148,7 @@ def _get_scheme(stated: _Stated) -> _Stated:
 
 
 def has_shared_offset(config: Mapping[str, Any]) -> bool:
-    """Return whether weights are stored with an offset, and have a single scale.
-
-    Zeros that are appended to such a weight are not zeros after dequantisation, unlike those with scales of
-    their own, which are zeros, too.
-    """
+    """Return whether weights have an offset and a single scale, so that appended zeros are not zeros."""
     stated = config.get("quantization_config")
     if not isinstance(stated, dict) or stated.get("quant_method") != "compressed-tensors":
         return False
