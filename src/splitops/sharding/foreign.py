@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -68,13 +67,15 @@ _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
 _COMPLETE: Final = "consolidated.00.safetensors"
 """A complete model of Meta, unless there are files of other ranks."""
 _UNSHARDED: Final = "non-tp.safetensors"
-"""The file of DeepSpeed with tensors that ranks do not have."""
+"""The file of DeepSpeed with tensors of all ranks."""
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, and those of ``params.json`` of Meta's models."""
 _LARGEST: Final = 5 << 30
 """Maximum bytes of tensors in a merged file, unless a single tensor is larger."""
 _Parts = Sequence[StoredTensor | None]
 """The part of a tensor on each rank, or None."""
+_Solved = tuple[tuple[int, ...], TensorSharding]
+"""The shape of an unsharded tensor, and its sharding."""
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
@@ -115,31 +116,23 @@ def read_foreign_ranks(
     sources = [LocalFile(name, folder) for name in files]
     others, left, strays = find_other_files(folder, names, files)
     config = read_config(others)
-    if not config and "params.json" in names:
-        stated = read_inside(folder, "params.json", limit=1 << 20)
-        config = {
-            key: stated[own] for key, own in _PARAMS.items() if isinstance(stated, dict) and own in stated
-        }
+    stated = read_inside(folder, "params.json", limit=1 << 20) if "params.json" in names else None
+    if isinstance(stated, dict) and not config:
+        config = {key: stated[own] for key, own in _PARAMS.items() if own in stated}
     engine = plan is None and re.fullmatch(_ENGINE, files[0]) is not None
     parts: dict[str, list[StoredTensor | None]] = {}
-    unsharded = set[str]()
-    for number, source in enumerate(sources):
-        rank = found.get(files[number], 0)
+    for number, (name, source) in enumerate(zip(files, sources, strict=True)):
         tensors = get_format("safetensors").read(source).tensors
         for tensor in unfuse_rank(tensors, config, ranks) if engine else tensors:
-            own = parts.setdefault(tensor.name, [None] * ranks)
-            if own[rank] is not None:
-                raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
-            own[rank] = tensor.move_to_file(number)
-            unsharded |= set() if files[number] in found else {tensor.name}
+            part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
+            for rank in [found[name]] if name in found else range(ranks):
+                if own[rank] is not None:
+                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                own[rank] = part
     document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
     solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
     firsts = [next(part for part in own if part is not None) for own in parts.values()]
     rules = assign_rules(read_shard_rules(document), firsts)[1]
-    rules = [
-        replace(rule, fields={"place": 0}) if first.name in unsharded else rule
-        for rule, first in zip(rules, firsts, strict=True)
-    ]
     solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
     groups = group_by_size([tensor.size for tensor, _ in solved], _LARGEST)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
@@ -163,19 +156,14 @@ def read_foreign_ranks(
 
 def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
     """Return the plan of the program that has written the ranks."""
+    shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
+    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     for known in read_table("foreign.toml")["plan"]:
-        pair = [
-            next((own[0] for n, own in parts.items() if match_glob(known[k], n)), None)
-            for k in ("up", "down")
-        ]
-        if all(each is not None and len(each.shape) == 2 for each in pair):
-            up, down = (each.shape for each in pair if each is not None)
-            fused = {"hf": "packed_colwise"} if up[0] == 2 * down[1] else {"axis": 0}
-            rules = [
-                {"match": known["up"], **fused},
-                *({"match": known[key], "axis": axis} for axis, key in enumerate(("columns", "rows"))),
-                {"match": "*", "replicate": True},
-            ]
+        found = [[s for n, s in matrices.items() if match_glob(known[key], n)] for key in ("up", "down")]
+        if all(found):
+            fused = {"hf": "packed_colwise"} if found[0][0][0] == 2 * found[1][0][1] else {"axis": 0}
+            cut = [{"match": known[key], "axis": axis} for axis, key in enumerate(("columns", "rows"))]
+            rules = [{"match": known["up"], **fused}, *cut, {"match": "*", "replicate": True}]
             return {"version": 1, "rule": rules}
     return make_auto_plan(config, [*parts], layout)
 
@@ -184,8 +172,8 @@ def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents
     """Return the extents from the files of ranks to the unsharded tensors."""
     numbers, found = placements.kinds[0], []
     for rank in range(placements.ranks):
-        own = [(i, each[rank]) for i, each in enumerate(parts)]
-        rows = [(i, part.file, part.offset) for i, part in own if part is not None]
+        own = [(i, each[rank], each[0] if rank else None) for i, each in enumerate(parts)]
+        rows = [(i, p.file, p.offset) for i, p, first in own if p is not None and p is not first]
         table = np.array(rows, np.int64).reshape(-1, 3)
         forms = placements.make_extents(rank)
         found.append(copy_extents(forms, numbers[table[:, 0]], table[:, 0], table[:, 1], table[:, 2]))
@@ -201,7 +189,7 @@ class _Solver:
     def __init__(self, config: Mapping[str, Any], names: Names, *, automatic: bool) -> None:
         self._config, self._names, self._automatic = config, names, automatic
         self._sizes = [(place[-1], size) for place, size in iter_sizes(config)]
-        self._known: dict[tuple[object, ...], tuple[tuple[int, ...], TensorSharding]] = {}
+        self._known: dict[tuple[object, ...], _Solved] = {}
         self.warnings: list[str] = []
 
     def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
@@ -218,23 +206,20 @@ class _Solver:
         except (SplitError, ValueError) as error:
             raise PlanError(f"{first.label}, {rule.label}: {error}") from error
 
-    def _solve(
-        self, rule: ShardRule, first: StoredTensor, parts: _Parts
-    ) -> tuple[tuple[int, ...], TensorSharding]:
+    def _solve(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> _Solved:
         placed = "place" in rule.fields
         axis = None if placed else self._find_axis(rule, first, parts)
         for rank, part in enumerate(parts):
             if part is None and not placed:
                 raise PlanError(f"it is missing on rank {rank}")
             pair = [first, first if part is None else part]
-            rest = {(p.code, p.shape if axis is None else _drop(p.shape, axis)) for p in pair}
+            rest = {(p.code, p.shape[:axis], p.shape[axis + 1 :] if axis is not None else ()) for p in pair}
             if len(rest) > 1:
                 one, other = (f"{p.code} {brief(p.shape)}" for p in pair)
                 raise PlanError(f"{one} does not fit {other} on rank {rank}")
         if axis is None:
             return first.shape, TensorSharding(None, tuple(None if p is None else Shard() for p in parts))
-        size, cut = self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
-        return (*first.shape[:axis], size, *first.shape[axis + 1 :]), cut
+        return self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
 
     def _find_axis(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> int | None:
         """Return the axis along which a tensor is sharded, or None. Shapes show the one of an embedding."""
@@ -247,15 +232,14 @@ class _Solver:
             return 1 - axis
         return None if ("vocab_size", shape[axis]) in self._sizes else axis
 
-    def _fit(
-        self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]
-    ) -> tuple[int, TensorSharding]:
-        """Return the size of an axis of which the ranks have ``sizes``, and its sharding."""
+    def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
+        """Return the shape of a tensor whose parts have ``sizes`` along an axis, and its sharding."""
         counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
         known = [*self._list_sizes(rule, first, axis)] if axis == find_axis(rule, first.shape) else []
         smaller = [size for size in known if size < total]
         size = total if total in known or not known else max(smaller, default=min(known))
-        own = make_axis_sharding(rule, (*first.shape[:axis], size, *first.shape[axis + 1 :]), self._names)
+        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+        own = make_axis_sharding(rule, shape, self._names)
         assert own is not None  # the rule has an axis
         two = counts == KEYS and size == total and any(total % other == 0 for other in smaller)
         if len(sizes) > 1 and (two or ("replicate" in fields and not known)):
@@ -265,7 +249,7 @@ class _Solver:
         if own.sections is None and total == size:  # of any sizes
             places = zip(accumulate(sizes, initial=0), sizes, strict=False)
             shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
-            return size, TensorSharding(axis, tuple(shards))
+            return shape, TensorSharding(axis, tuple(shards))
         if own.sections is None and not own.replicate:
             if "pad_to" in fields or (counts == "vocabulary" and self._automatic):
                 own = AxisSharding(axis, pad_to=total)
@@ -276,7 +260,7 @@ class _Solver:
             if [shard and shard.size for shard in cut.shards] == sizes:
                 if cut.padded:
                     self.warnings.append(f"{first.label}: {cut.padded - size} padded rows are removed")
-                return size, cut
+                return shape, cut
         advice = f". If the rest is padding, set pad_to = {total}" if counts == "vocabulary" else ""
         raise PlanError(
             f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
@@ -303,10 +287,6 @@ class _Solver:
             yield from {-(-n * size // pack) for size in more for n in (1, 2, 4)} or {
                 -(-n // pack) for n in found
             }
-
-
-def _drop(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _iter_integers(value: Any) -> Iterator[int]:

@@ -58,8 +58,8 @@ def pad_sizes(
     """Pad intermediate and vocabulary sizes so that ``pad_for`` ranks get equal parts of complete units.
 
     All tensors of a size in ``config`` are padded alike, and their scales and zero points with them. If some
-    of them are replicated, such as embeddings or shared experts, these are padded, too. Without ``config``,
-    the sizes are those of the tensors. ``matches`` are those of :func:`separate_sizes`.
+    of them are replicated, such as embeddings or shared experts, these are padded, too. ``matches`` are those
+    of :func:`separate_sizes`.
 
     Returns:
         The matches, and a warning for each tensor with a size that is not in ``config`` and is left uneven.
@@ -96,7 +96,7 @@ def pad_sizes(
                 what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
                 what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
                 raise PlanError(kinds[number].add_context(what))
-            new = replace(own, pad_to=pad_to if fused else pad_to if times == 1 else padded * times)
+            new = replace(own, pad_to=pad_to if fused or times == 1 else padded * times)
             new = replace(new, sections=(size,) * times) if fused else new
             kinds[number] = replace(kinds[number], axis_sharding=new)
         for number, kind in enumerate(kinds):
@@ -144,8 +144,6 @@ def _find_size(
     They are 0 if the configuration has no such size.
     """
     length, parts = tensor.shape[own.axis], len(own.sections or (0,))
-    if not sizes:
-        return length * own.pack // parts, 1
     found = [
         (times, size)
         for place, size in sizes.items()
