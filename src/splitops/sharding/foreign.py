@@ -27,7 +27,6 @@ from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_config
-from splitops.sharding.config_sizes import SIZE_KEYS, classify_axis, iter_sizes
 from splitops.sharding.copies import deduplicate
 from splitops.sharding.distributed import lay_out_files
 from splitops.sharding.documents import read_inside
@@ -35,6 +34,7 @@ from splitops.sharding.expressions import Names
 from splitops.sharding.globs import match_glob
 from splitops.sharding.heads import KEYS, QUERIES
 from splitops.sharding.layouts.vllm import unfuse_rank
+from splitops.sharding.padding import SIZE_KEYS, classify_axis, iter_sizes
 from splitops.sharding.placements import Placements, copy_extents
 from splitops.sharding.plan_language import (
     ShardRule,
@@ -64,8 +64,6 @@ _FILES: Final = (
 )
 """File names of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two of them), and the layout ``hf``."""
 _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
-_COMPLETE: Final = "consolidated.00.safetensors"
-"""A complete model of Meta, unless there are files of other ranks."""
 _UNSHARDED: Final = "non-tp.safetensors"
 """The file of DeepSpeed with tensors of all ranks."""
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
@@ -90,7 +88,7 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
             names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
     for pattern in _FILES:
         found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
-        if found and [*found] != [_COMPLETE]:
+        if found and [*found] != ["consolidated.00.safetensors"]:  # which is a complete model
             return found
     return {}
 

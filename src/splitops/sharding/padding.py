@@ -4,28 +4,46 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
 from splitops.files.tensors import StoredTensor, number_keys
-from splitops.sharding.config_sizes import (
-    FUSED,
-    SIZE_KEYS,
-    SIZE_NAMES,
-    Place,
-    classify_axis,
-    count_sizes,
-    iter_sizes,
-)
-from splitops.sharding.heads import KEYS, QUERIES
+from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
 from splitops.sharding.quantised import has_shared_offset
 from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
+_NAMES: Final = {
+    "vocabulary": re.compile(
+        r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
+    ),
+    "inner": re.compile(
+        r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
+    ),
+}
+"""Names of the tensors with an axis of each category of sizes."""
+SIZE_KEYS: Final = {
+    "vocabulary": re.compile(r"vocab|num_embeddings"),
+    "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
+    "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
+}
+"""Keys of configurations for each category of sizes."""
+
+_ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
+"""Names of the tensors that route to experts, with one entry per expert along axis 0."""
+
+_FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
+"""Names of the tensors that may be gate and up projections, fused along one axis."""
+
 _VLLM_PADDING: Final = 64
 """vLLM pads the vocabulary to a multiple of this."""
+
+
+_Place = tuple[str, ...]
+"""The path of a size in a configuration: one key, or ``text_config`` and a key in it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,39 @@ class PaddedConfig:
 
     text: bytes | None = None
     warnings: tuple[str, ...] = ()
+
+
+def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
+    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
+    inner = config.get("text_config")
+    for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
+        for key, value in part.items():
+            if type(value) is int and value > 0:
+                yield (*place, key), value
+        heads = part.get(QUERIES)
+        if type(heads) is int and heads > 0 and part.get(KEYS) is None:
+            yield (*place, KEYS), heads
+
+
+def classify_axis(tensor: StoredTensor, axis: int) -> str:
+    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
+    name, rank = tensor.name, len(tensor.shape)
+    routes = _ROUTER.search(name) is not None
+    if routes or (axis == 0 and "expert" in name and rank > 2):
+        return "experts" if axis == 0 else ""
+    named = next((what for what, names in _NAMES.items() if names.search(name)), "")
+    return find_heads(name, rank, axis) or named
+
+
+def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> int:
+    """Return how many times a size is in an axis of ``length`` by ``pack`` elements, or 0 if it does not fit.
+
+    Gate and up projections may be fused, and shared experts may be one layer. The last element may not be
+    full, such as the last block of a scale.
+    """
+    times = length * pack // size
+    limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
+    return times if times <= limit and -(-size * times // pack) == length else 0
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
@@ -73,7 +124,7 @@ def pad_sizes(
     for number, kind in enumerate(kinds):
         own = kind.axis_sharding
         counts = "" if own is None else classify_axis(kind.tensor, own.axis)
-        if own is None or counts not in SIZE_NAMES or len(set(own.sections or (0,))) > 1:
+        if own is None or counts not in _NAMES or len(set(own.sections or (0,))) > 1:
             continue
         size, times = _find_size(kind.tensor, own, counts, sizes)
         if times:
@@ -91,7 +142,7 @@ def pad_sizes(
             label = kinds[members[0][0]].tensor.label
             raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
         for number, own, times in members:
-            fused = times > 1 and FUSED.search(kinds[number].tensor.name) is not None
+            fused = times > 1 and _FUSED.search(kinds[number].tensor.name) is not None
             if fused and ranks > 1:
                 what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
                 what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
@@ -111,7 +162,7 @@ def pad_sizes(
 
 
 def _pad_replicated(
-    tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[Place, int]
+    tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
 ) -> AxisSharding | None:
     """Return the padding of an axis of a replicated tensor, or None if the axis is not certainly of ``size``.
 
@@ -125,19 +176,19 @@ def _pad_replicated(
         for axis, length in enumerate(tensor.shape)
         if classify_axis(tensor, axis) == counts
         and (counts != "inner" or length not in hidden)
-        and (times := count_sizes(tensor.name, counts, length, 1, size))
+        and (times := _count_sizes(tensor.name, counts, length, 1, size))
     ]
     if len(found) != 1:
         return None
     [(axis, times)] = found
-    sections = (size,) * times if times > 1 and FUSED.search(tensor.name) else None
+    sections = (size,) * times if times > 1 and _FUSED.search(tensor.name) else None
     whole = padded if sections else padded * times
     every = frozenset(range(len(sections or (0,))))
     return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
 
 
 def _find_size(
-    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[Place, int]
+    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
     """Return the size in a configuration that an axis has, and how many of them are in one section.
 
@@ -148,7 +199,7 @@ def _find_size(
         (times, size)
         for place, size in sizes.items()
         if SIZE_KEYS[counts].search(place[-1])
-        and (times := count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
+        and (times := _count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
     ]
     times, size = min(found, default=(0, 0))
     return size, times // parts
@@ -164,7 +215,7 @@ def make_padded_config(
     if not config or layout == "dcp":
         return PaddedConfig()
     sizes = dict(iter_sizes(config))
-    wanted: dict[Place, dict[int, TensorKind]] = {}
+    wanted: dict[_Place, dict[int, TensorKind]] = {}
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
         axis_sharding = kind.axis_sharding
@@ -216,8 +267,8 @@ def make_padded_config(
 
 
 def _iter_changes(
-    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[Place, int]
-) -> Iterator[tuple[Place, int]]:
+    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[_Place, int]
+) -> Iterator[tuple[_Place, int]]:
     """Yield the path of each size in a configuration that padding changes, and its new value."""
     name, length = kind.tensor.name, kind.tensor.shape[own.axis]
     if counts in (QUERIES, KEYS):
@@ -228,7 +279,7 @@ def _iter_changes(
         return
     keys = [SIZE_KEYS[counts]] if counts else list(SIZE_KEYS.values())
     found = {
-        place: count_sizes(name, counts, length, own.pack, size)
+        place: _count_sizes(name, counts, length, own.pack, size)
         for place, size in sizes.items()
         if any(key.search(place[-1]) for key in keys)
     }
@@ -269,7 +320,7 @@ def _set(part: dict[str, Any], key: str, value: int) -> None:
     part[key] = value
 
 
-def _warn_of_groups(before: Mapping[Place, int], after: Mapping[Place, int]) -> Iterator[str]:
+def _warn_of_groups(before: Mapping[_Place, int], after: Mapping[_Place, int]) -> Iterator[str]:
     """Yield a warning if padding changes which key heads the query heads use."""
     for place, keys in before.items():
         if place[-1] != KEYS or (queries := before.get((*place[:-1], QUERIES))) is None:

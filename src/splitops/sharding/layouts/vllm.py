@@ -17,7 +17,7 @@ from splitops.errors import PlanError
 from splitops.files.max_size import group_by_size
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import FusedGroup, Fusions, read_fusion_rules
+from splitops.sharding.fusing import FusedGroup, FusionRule, Fusions, read_fusion_rules
 from splitops.sharding.placements import LaidFile, Placements, copy_extents, lay_out_file, make_rank_tensor
 from splitops.sharding.tables import find_engine_plan, read_table
 
@@ -107,23 +107,17 @@ def unfuse_rank(
 
     Parts are contiguous, so that they are tensors of the same file.
     """
-    modules, names = tuple(find_engine_plan(config)), Names({}, config)
-    rules = []
+    modules, names, rules = tuple(find_engine_plan(config)), Names({}, config), list[FusionRule]()
     for rule in _FUSIONS.rules:
-        ends = [
-            re.sub(r"\{\w+\}", "*", part.removesuffix(".{leaf}")).removeprefix("*") for part in rule.parts
-        ]
+        end = re.sub(r"\{\w+\}", "*", rule.parts[0].removesuffix(".{leaf}")).removeprefix("*")
         tied = rule.fused.startswith("lm_head.")
-        if any(m.endswith(e) for m in modules for e in ends) and (
-            not tied or config.get("tie_word_embeddings")
-        ):
-            if len(rule.parts) == 3:
-                queries, keys = (names.evaluate(f"num_{each}_heads") for each in ("attention", "key_value"))
-                sizes = [
-                    max(1, heads // ranks) * names.evaluate("head_dim") for heads in (queries, keys, keys)
-                ]
-                rule = replace(rule, sections=tuple(sizes))
-            rules.append(rule)
+        if not any(m.endswith(end) for m in modules) or (tied and not config.get("tie_word_embeddings")):
+            continue
+        if len(rule.parts) == 3:
+            counts = (names.evaluate(f"num_{each}_heads") for each in ("attention", *["key_value"] * 2))
+            sizes = tuple(max(1, heads // ranks) * names.evaluate("head_dim") for heads in counts)
+            rule = replace(rule, sections=sizes)
+        rules.append(rule)
     fusions = Fusions(rules, names)
     for tensor in tensors:
         found = fusions.unfuse(tensor)
