@@ -342,12 +342,12 @@ def test_engines_get_a_vocabulary_that_their_own_padding_leaves(tmp_path: Path) 
         (
             {f"{LAYER}.ffn_norm.weight": (10,)},
             "auto",
-            "'model.layers.0.mlp.ffn_norm.weight', .* padded from 10 to 12 is not sharded here",
+            "'model.layers.0.mlp.ffn_norm.weight', .* 10 is padded to 12, but not here: shard it, too",
         ),
         (
             {},
             {"version": 1, "rule": [{"match": "*up_proj*", "axis": 0}, {"match": "*", "replicate": True}]},
-            "padded from 10 to 12 is not sharded here",
+            "10 is padded to 12, but not here",
         ),
     ],
 )
@@ -358,6 +358,22 @@ def test_a_size_that_only_some_tensors_would_have_is_rejected(tmp_path: Path, mo
     with pytest.raises(PlanError, match=says):
         plan(source, rules, ranks=3, pad_for=3)
     assert plan(source, rules, ranks=2, pad_for=2).config is None  # 10 and 30 are even
+
+
+def test_another_size_of_the_same_number_stays(tmp_path: Path) -> None:
+    """A tower of its own has by chance the size of the layers: its rule says so."""
+    tensors, known = llama(10, 30)
+    tensors["visual.merger.mlp.gate_proj.weight"] = numbers(10, HIDDEN)
+    source = save(tmp_path / "model", tensors, known)
+    with pytest.raises(PlanError, match=r"'visual.merger.*set hf = \"replicate\" in a rule"):
+        plan(source, "auto", ranks=3, pad_for=3)
+    [listed] = find_ranks(source, "auto", ranks=[3], pad=True)
+    assert (listed.verdict, "set hf" in listed.note) == ("impossible", True)
+    document = plan(source, "auto", ranks=3).document
+    rules = [{"match": "visual.*", "hf": "replicate"}, *document["rule"]]
+    cut(source, tmp_path / "ranks", 3, {**document, "rule": rules})
+    assert stated(tmp_path / "ranks")["intermediate_size"] == 12
+    assert rank(tmp_path / "ranks", 0)["visual.merger.mlp.gate_proj.weight"].shape == (10, HIDDEN)
 
 
 def test_tensors_of_one_shape_are_padded_by_their_names(tmp_path: Path) -> None:

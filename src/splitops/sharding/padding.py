@@ -137,7 +137,7 @@ def pad_sizes(
         padded = -(-size // pad_to) * pad_to
         if padded == size:
             continue
-        grown = f"from {size} to {padded}"
+        grown, lengths = f"from {size} to {padded}", {size}
         if counts == "inner" and has_shared_offset(config):
             label = kinds[members[0][0]].tensor.label
             raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
@@ -147,17 +147,19 @@ def pad_sizes(
                 what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
                 what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
                 raise PlanError(kinds[number].add_context(what))
+            lengths.add(size * times * len(own.sections or (0,)))
             new = replace(own, pad_to=pad_to if fused or times == 1 else padded * times)
             new = replace(new, sections=(size,) * times) if fused else new
             kinds[number] = replace(kinds[number], axis_sharding=new)
         for number, kind in enumerate(kinds):
-            axes = [axis for axis, length in enumerate(kind.tensor.shape) if length == size]
+            axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
             same = any(classify_axis(kind.tensor, axis) == counts for axis in axes)
             if kind.axis_sharding is None and not kind.rule.cuts:
                 own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
                 kinds[number] = replace(kind, axis_sharding=own)
                 if own is None and same:
-                    raise PlanError(kind.add_context(f"a size that is padded {grown} is not sharded here"))
+                    what = f"the size {size} is padded to {padded}, but not here: shard it, too, or set hf = "
+                    raise PlanError(kind.add_context(f'{what}"replicate" in a rule if it is another size'))
     return replace(matches, kinds=tuple(kinds)), warnings
 
 
