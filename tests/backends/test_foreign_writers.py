@@ -27,7 +27,7 @@ def load(folder: Path) -> dict[str, np.ndarray]:
 def test_what_another_program_has_cut_is_merged(tmp_path: Path, writer: str, ranks: int) -> None:
     if find_spec(LIBRARIES[writer]) is None or find_spec("torch") is None:
         pytest.skip(f"{LIBRARIES[writer]} is not installed")
-    command = ["-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "--master_port=0"]
+    command = ["-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "--standalone"]
     done = subprocess.run(
         [sys.executable, *command, SCRIPT, writer, tmp_path],
         capture_output=True,

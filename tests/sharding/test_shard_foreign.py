@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -525,6 +526,14 @@ def test_repeated_heads_need_a_configuration(tmp_path: Path) -> None:
         sharding.merge(folder, rules)
     rules["rule"][0]["sections"] = [8]
     same(merged(folder, rules), {K: numbers((8, 16))})
+
+
+@pytest.mark.parametrize("left_out", ["head_dim", "num_key_value_heads", "num_attention_heads"])
+@pytest.mark.parametrize("value", [None, 10**30, -1, "4", [4]])
+def test_a_configuration_without_heads_never_doubles_them(tmp_path: Path, left_out: str, value: Any) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 4), CONFIG | {left_out: value, "hidden_size": None})
+    with contextlib.suppress(SplitError):
+        same(merged(folder), llama())
 
 
 def test_a_model_or_other_ranks_are_read_as_before(tmp_path: Path) -> None:

@@ -240,7 +240,8 @@ class _Solver:
         own = make_axis_sharding(rule, shape, self._names)
         assert own is not None  # the rule has an axis
         two = counts == KEYS and size == total and any(total % other == 0 for other in smaller)
-        if len(sizes) > 1 and (two or ("replicate" in fields and not known)):
+        repeats = "replicate" in fields or (counts == KEYS and self._automatic)
+        if len(sizes) > 1 and (two or (repeats and not known)):
             raise PlanError(
                 f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
             )

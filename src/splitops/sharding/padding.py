@@ -64,10 +64,10 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
-            if type(value) is int and value > 0:
+            if type(value) is int and 0 < value < 1 << 63:
                 yield (*place, key), value
         heads = part.get(QUERIES)
-        if type(heads) is int and heads > 0 and part.get(KEYS) is None:
+        if type(heads) is int and 0 < heads < 1 << 63 and part.get(KEYS) is None:
             yield (*place, KEYS), heads
 
 
