@@ -132,7 +132,7 @@ def test_an_edited_manifest(layout: str, sealed: bool, data: Any) -> None:
         merged = Path(folder, "merged")
         try:
             path.write_text(json.dumps(data.draw(edited(json.loads(text)))))
-            with mock.patch.object(manifest, "_run_of", itemgetter("run")) if sealed else nullcontext():
+            with mock.patch.object(manifest, "_compute_run", itemgetter("run")) if sealed else nullcontext():
                 sharding.merge(ranks).run(merged, sync=False)
         except SplitError as error:
             assert_one_line(error)
