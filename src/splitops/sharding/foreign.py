@@ -64,12 +64,8 @@ _FILES: Final = (
 )
 """File names of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two of them), and the layout ``hf``."""
 _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
-_UNSHARDED: Final = "non-tp.safetensors"
-"""The file of DeepSpeed with tensors of all ranks."""
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, and those of ``params.json`` of Meta's models."""
-_LARGEST: Final = 5 << 30
-"""Maximum bytes of tensors in a merged file, unless a single tensor is larger."""
 _Parts = Sequence[StoredTensor | None]
 """The part of a tensor on each rank, or None."""
 _Solved = tuple[tuple[int, ...], TensorSharding]
@@ -109,7 +105,7 @@ def read_foreign_ranks(
         raise PlanError(
             f"{shown_path(path)} has only the ranks {brief(sorted({*found.values()}))} of {ranks}"
         )
-    files = [*found, *(name for name in names if name == _UNSHARDED)]
+    files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # of all ranks
     raise_file_limit(len(files))
     sources = [LocalFile(name, folder) for name in files]
     others, left, strays = find_other_files(folder, names, files)
@@ -132,7 +128,7 @@ def read_foreign_ranks(
     firsts = [next(part for part in own if part is not None) for own in parts.values()]
     rules = assign_rules(read_shard_rules(document), firsts)[1]
     solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
-    groups = group_by_size([tensor.size for tensor, _ in solved], _LARGEST)
+    groups = group_by_size([tensor.size for tensor, _ in solved], 5 << 30)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
     placements = Placements(ranks, tuple(made), tuple(wholes), tuple(cut for _, cut in solved))
     return Checkpoint(

@@ -399,8 +399,8 @@ def merge(
     check_ranks(path)
     if plan is not None and (has_manifest(Path(path)) or is_distributed(Path(path))):
         raise PlanError(f"plan works only for ranks without a manifest, not for {shown_path(path)}")
-    found = _read_plan(plan)[0]
-    return MergePlan(open_checkpoint(path, found, like=like, allow_links=allow_links, strict=strict))
+    rules, _ = _read_plan(plan)
+    return MergePlan(open_checkpoint(path, rules, like=like, allow_links=allow_links, strict=strict))
 
 
 def check_ranks(path: AnyPath) -> None:
