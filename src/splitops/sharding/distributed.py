@@ -96,7 +96,10 @@ def read_distributed(
     main = f"the distributed files of {shown_path(path)}"
     warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
-        wholes, made, index = _lay_out_files(pieces, path)
+        by_part: dict[int, list[StoredTensor]] = {}
+        for own in pieces.values():
+            by_part.setdefault(min(piece.part for piece in own), []).append(_join_pieces(own))
+        wholes, made, index = lay_out_files([members for _, members in sorted(by_part.items())], path)
         _check_index(others, {tensor.name: tensor for tensor in wholes})
         others = (*(other for other in others if not other.name.endswith(INDEX)), *index)
     else:
@@ -158,18 +161,15 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
         raise PlanError(str(error)) from error
 
 
-def _lay_out_files(
-    pieces: dict[str, list[_Saved]], path: Path
+def lay_out_files(
+    groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out tensors in one file per part. Return tensors, files, and the index if there are several."""
-    by_part: dict[int, list[StoredTensor]] = {}
-    for found in pieces.values():
-        by_part.setdefault(min(piece.part for piece in found), []).append(_join_pieces(found))
+    """Lay out each group of tensors in a file. Return tensors, files, and the index of several files."""
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
-    for number, (_, members) in enumerate(sorted(by_part.items())):
-        count = len(by_part)
+    for number, members in enumerate(groups):
+        count = len(groups)
         name = _SINGLE if count == 1 else name_piece("model", number + 1, count, ".safetensors")
         file, places = lay_out_file(name, members, _METADATA)
         files.append(WholeFile(name, file.size, file.literals, _METADATA))

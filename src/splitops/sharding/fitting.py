@@ -164,6 +164,7 @@ def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
                 shard_extents(tensor, cut, rank)  # raises if a piece does not consist of complete bytes
+        padded = (cut.padded or tensor.shape[axis_sharding.axis]) * axis_sharding.pack
         times = _count_repeats(cut) if axis_sharding.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     if padded == elements:
@@ -179,7 +180,8 @@ def _count_repeats(cut: TensorSharding) -> int:
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     """Return by rule number the padding that makes sharding possible. Rules without one are left out.
 
-    A rule has one ``pad_to`` for all tensors that it matches.
+    A rule has one ``pad_to`` for all tensors that it matches. Sections have none: they may be heads of
+    queries and keys, and with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
@@ -192,6 +194,8 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
             for _, axis_sharding in own
         )
         pad_to = math.lcm(*units)
+        if any(axis_sharding.sections is not None for _, axis_sharding in own):
+            continue
         with contextlib.suppress(SplitError):
             found = [
                 _fit_kind(replace(kind, axis_sharding=replace(axis_sharding, pad_to=pad_to)), ranks)[0]

@@ -15,11 +15,13 @@ from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding, shar
 QUERIES: Final = "num_attention_heads"
 KEYS: Final = "num_key_value_heads"
 _HEADS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), QUERIES),
-    **dict.fromkeys(("k_proj", "v_proj"), KEYS),
+    **dict.fromkeys(
+        ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense", "wq", "wo"), QUERIES
+    ),
+    **dict.fromkeys(("k_proj", "v_proj", "wk", "wv"), KEYS),
 }
 """The key of ``config.json`` with the number of heads, by the last name of the module."""
-_READERS: Final = ("o_proj", "dense")
+_READERS: Final = ("o_proj", "dense", "wo")
 """Modules whose inputs are heads. For all others, the outputs are."""
 _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
 """Modules of models like BERT whose ``dense`` belongs to attention only inside of an attention module."""

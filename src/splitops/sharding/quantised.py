@@ -145,3 +145,13 @@ def _get_scheme(stated: _Stated) -> _Stated:
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
         raise PlanError(f"config_groups has {len(found)} schemes for weights, not one: write a plan")
     return found[0]
+
+
+def has_shared_offset(config: Mapping[str, Any]) -> bool:
+    """Return whether weights have an offset and a single scale, so that appended zeros are not zeros."""
+    stated = config.get("quantization_config")
+    if not isinstance(stated, dict) or stated.get("quant_method") != "compressed-tensors":
+        return False
+    weights = _get_scheme(stated)
+    offset = stated.get("format") == "pack-quantized" or weights.get("symmetric") is False
+    return offset and weights.get("strategy") == "tensor"

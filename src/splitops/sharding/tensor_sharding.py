@@ -66,8 +66,8 @@ class Shard:
     """The part of a tensor on one rank.
 
     Attributes:
-        size: size of the rank's tensor along the sharded axis, including padding at its end. 0 if the tensor
-            is not sharded.
+        size: size of the rank's tensor along the sharded axis, including padding after its last elements,
+            or after those of each section. 0 if the tensor is not sharded.
         pieces: ranges of the unsharded tensor, in the order of the rank's tensor.
     """
 
@@ -132,7 +132,7 @@ class AxisSharding:
 
     All numbers are elements; ``pack`` elements share an index of the axis. ``sections`` of None are one
     section. ``replicate`` has the indices of sections whose units repeat if there are more ranks than units.
-    A ``pad_to`` of 0 means no padding.
+    Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
 
     axis: int
@@ -159,23 +159,21 @@ def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorShar
         Shard(size=4, pieces=(Piece(begin=2, size=2, at=0), Piece(begin=4, size=2, at=2)))
     """
     elements = size * axis_sharding.pack
-    padded = -(-elements // axis_sharding.pad_to) * axis_sharding.pad_to if axis_sharding.pad_to else elements
-    if axis_sharding.sections is not None and axis_sharding.pad_to:
-        raise PlanError("an axis with sections cannot be padded")
-    sections = (padded,) if axis_sharding.sections is None else axis_sharding.sections
+    sections = (elements,) if axis_sharding.sections is None else axis_sharding.sections
     if not axis_sharding.replicate <= frozenset(range(len(sections))):
         raise PlanError(
             f"replicate = {sorted(axis_sharding.replicate)}, but there are {len(sections)} sections"
         )
-    plan = _plan_split(
-        "VariadicSplit", elements if axis_sharding.sections else padded, split_lengths=list(sections)
-    )
+    plan = _plan_split("VariadicSplit", elements, split_lengths=list(sections))
     held: list[list[Piece]] = [[] for _ in range(ranks)]
     sizes = [0] * ranks
+    padded = 0
     for index, (offset, length) in enumerate(zip(plan.offsets, plan.sizes, strict=True)):
-        ranges = _divide_section(axis_sharding, length, ranks, repeats=index in axis_sharding.replicate)
+        whole = -(-length // axis_sharding.pad_to) * axis_sharding.pad_to if axis_sharding.pad_to else length
+        padded += whole
+        ranges = _divide_section(axis_sharding, whole, ranks, repeats=index in axis_sharding.replicate)
         for rank, (begin, count) in enumerate(ranges):
-            real = max(0, min(count, elements - offset - begin))
+            real = max(0, min(count, length - begin))
             if real:
                 held[rank].append(_pack(Piece(offset + begin, real, sizes[rank]), axis_sharding.pack))
             sizes[rank] += count
