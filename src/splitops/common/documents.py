@@ -91,7 +91,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: the document is not TOML.
-        DocumentError: it is too long, or has a key with too many parts.
+        DocumentError: it is too long, too deeply nested, or has a key with too many parts.
 
     Examples:
         >>> parse_toml(b"a.b = 1")
@@ -118,7 +118,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Count the values and levels of a JSON document without parsing it. Too many are a DocumentError."""
+    """Count the values and levels of a JSON document before parsing. Raise DocumentError for too many."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return

@@ -74,7 +74,7 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
 
 def track(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Report the items of a loop as steps. Without a listener, ``items`` itself is returned."""
+    """Return the items of a loop, each of which is reported as a step if a listener waits for it."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _report_items(items, what)
 

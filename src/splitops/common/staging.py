@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A checksum ends a long name."""
+    """Return the path of the staging folder of a set of files. A long name is cut and gets a checksum."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -310,7 +310,7 @@ class StagingFolder:
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Describe a file that is not regular and not a folder or, with ``folder``, not a folder; else ""."""
+    """Describe a file that is neither regular nor a folder; with ``folder``, one that is not a folder."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"

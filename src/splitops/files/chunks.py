@@ -1,4 +1,4 @@
-"""Copies of a plan for tensors that are stored in chunks, one chunk at a time, by a format's library.
+"""Copies of tensors that are stored in chunks. A format's library makes them, one chunk at a time.
 
 Staging, journal, publication and the check for changed sources are the same as for other files.
 """
@@ -75,7 +75,11 @@ class ChunkCopies:
         return sizes
 
     def make_tasks(self, memory: int) -> list[ChunkTask]:
-        """Split the copies into independent, repeatable tasks. A chunk must fit in the memory."""
+        """Split the copies into independent, repeatable tasks.
+
+        Raises:
+            FileError: a tensor has too many chunks, or the memory is too small for them.
+        """
         made: list[ChunkTask] = []
         for assembly in self.assemblies:
             count, size = math.prod(assembly.grid), assembly.chunk_bytes

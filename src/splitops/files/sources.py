@@ -18,21 +18,21 @@ from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.native.positioned import read_at
 
 ByteRange = tuple[int, int]
-"""A byte range: begin and end."""
+"""A byte range: begin and end (exclusive)."""
 
 
 class Source(ABC):
     """Anything with bytes that formats read headers from and extents copy.
 
     Attributes:
-        path: its path. Files that it names are looked up in the same folder.
-        allow_links: whether links of those files may lead out of the folder.
+        path: path or URL of the source. Files that it refers to are in the same folder.
+        allow_links: whether links to those files may lead out of the folder.
     """
 
     path: Path
     allow_links = False
     block = 8 << 20
-    """Bytes that are copied at a time; for an address, this is one request."""
+    """Number of bytes to copy at a time. For a URL, each block is one request."""
 
     @cached_property
     def name(self) -> str:
@@ -46,15 +46,15 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly ``size`` bytes from ``offset`` on.
+        """Return exactly ``size`` bytes, starting at ``offset``.
 
         Raises:
-            FileError: the source cannot be read, or ends before.
+            FileError: the source cannot be read, or ends early.
         """
 
     @abstractmethod
     def read_identity(self) -> list[Any]:
-        """Return JSON values that change when the contents change, as they are now."""
+        """Return the current JSON values of properties that change when the contents change."""
 
     def find_local(self) -> LocalFile | None:
         """Return the source as a local file, or None if its bytes must be downloaded or unpacked first."""
@@ -163,7 +163,7 @@ class LocalFile(Source):
         return bytes(found)
 
     def read_identity(self) -> list[Any]:
-        """Return path, size, times of change and inode."""
+        """Return path, size, times of change, device and inode."""
         found = os.fstat(self.descriptor)
         return [self.real, *_get_change_marks(found), found.st_dev, found.st_ino]
 

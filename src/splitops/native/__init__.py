@@ -1,8 +1,8 @@
 """The bytes of a split: views, new copies, and copies into given buffers.
 
-This layer knows extents, strides and bytes, but no operators. A :class:`Plan` is a split as an axis, the
-offset and size of each part along it, and whether the axis, of size 1 in each part, is removed. Its bounds
-are checked when it is created, and the shape of each array when it runs.
+This layer knows extents, strides and bytes, but no operators. A :class:`Plan` has the axis of a split, the
+offset and size of each part along it, and whether the axis is removed from parts of size 1. Its bounds are
+checked when it is created, and the shape of each array when it runs.
 
 It is compiled C++ if the extension module can be imported (`available`), otherwise NumPy. The environment
 variable ``SPLITOPS_NATIVE=0`` forces NumPy.

@@ -23,7 +23,7 @@ class SplitPlan:
         axis: split axis, in [0, rank).
         offsets: offset of each part on the axis.
         sizes: size of each part on the axis.
-        squeeze: whether the parts, of size 1, lose the axis.
+        squeeze: whether the axis is removed from the parts, which have size 1.
         sequence: whether the parts are returned in a list (SplitToSequence) instead of a tuple.
 
     Examples:
