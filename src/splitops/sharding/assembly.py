@@ -29,7 +29,8 @@ def assemble_files(
 ) -> FilePlan:
     """Return the file plan that writes the tensor files ``layout`` and other files into the folder ``out``.
 
-    Sidecar files go to ``homes``: all of them, or only shared ones, with the contents in ``changed``.
+    ``written`` are further files. ``homes`` are the folders for sidecar files, each with whether it gets all
+    of them. Other folders get only the shared ones, with the new contents in ``changed``, by name.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

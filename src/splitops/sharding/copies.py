@@ -34,7 +34,10 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Keep the first of all extents with equal targets, in the order of targets, which are tensor indices."""
+    """Return the extents ordered by target, the index of a tensor, with the first one for equal target bytes.
+
+    Copies that differ are a PlanError.
+    """
     table = extents.table.copy()
     table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # the stride of a single run
     keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)

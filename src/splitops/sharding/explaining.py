@@ -81,7 +81,7 @@ class RankRow:
         return names, kind, axis, self.sizes, str(max(self.bytes)), self.repeats
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return the row as JSON-serialisable values."""
         return {
             **select_json_values(self, "rule", "match"),
             "tensors": len(self.tensors),

@@ -104,7 +104,7 @@ class Placements:
 
 
 def make_rank_tensor(tensor: StoredTensor, cut: TensorSharding, rank: int) -> StoredTensor:
-    """Return a rank's part of a tensor, which must exist, without a place in a file."""
+    """Return a tensor with the shape and size of a rank's part. The rank must have one."""
     shape = cut.shape(tensor.shape, rank)
     assert shape is not None
     if shape == tensor.shape:

@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding of a tensor on a single rank: entry ``index`` of ``count`` entries over the ranks.
+    """Return the sharding of a tensor that one rank stores, because it has entry ``index`` of ``count``.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -232,7 +232,7 @@ def _pack(piece: Piece, pack: int) -> Piece:
 
 
 def _divide(size: int, ranks: int, *, even: bool) -> SplitPlan:
-    """Divide a size over ranks by the rule of Split-18, or if ``even`` of OpenVINO's Split."""
+    """Divide a size over ranks by the rule of Split-18 or, if ``even``, of OpenVINO's Split."""
     if even:
         return _plan_split("Split", size, domain="openvino", num_splits=ranks)
     return _plan_split("Split", size, num_outputs=ranks)
@@ -246,7 +246,7 @@ def _plan_split(operator: str, size: int, domain: str | None = None, **arguments
 
 
 def shard_extents(tensor: StoredTensor, cut: TensorSharding, rank: int) -> list[Extent]:
-    """Return the extents from a tensor to a rank's part of it, which must exist. Both begin at byte 0."""
+    """Return the extents from a tensor to a rank's part of it. Both begin at byte 0; the part must exist."""
     axis, shape = cut.axis, tensor.shape
     if axis is None:
         return [make_contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []

@@ -1,6 +1,6 @@
 """``dcp``: safetensors files of PyTorch's distributed checkpoints, which it loads on any mesh of devices.
 
-Each piece has the name of its tensor, and the metadata of its file have its offsets. A name appears once in a
+Each piece has the name of its tensor, and the metadata of its file has its offsets. A name appears once in a
 file, so the second piece of a tensor on a rank is stored in another file.
 """
 
