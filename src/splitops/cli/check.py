@@ -167,7 +167,7 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
 
 
 def _iter_details(finding: Finding) -> Iterator[str]:
-    """Yield the message of a finding, its fix by hand, and the command that explains its code."""
+    """Yield the message of a finding, how to fix it by hand, and the command that explains its code."""
     from splitops.models.check.codes import is_explained
 
     yield finding.message

@@ -159,7 +159,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
 
 
 def _choose_colour(line: list[TextSpan], out: Console) -> Text:
-    """Return a line with the colour of each part. A part like its left neighbour's gets the next colour."""
+    """Colour the parts of a line. A part gets the next colour if its left neighbour has its own."""
     from rich.text import Text
 
     styles = _make_styles(out)

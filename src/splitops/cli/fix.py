@@ -267,7 +267,7 @@ def _find_limited_runtimes(report: FixReport) -> set[str]:
 
 
 def _format_runtime(runtime: str) -> str:
-    """Return the name of a runtime and its release: the requested one, else the installed one."""
+    """Return the name of a runtime and its release, which is the requested or else the installed one."""
     from importlib import metadata
 
     if "==" in runtime:
