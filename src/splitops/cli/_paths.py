@@ -53,7 +53,7 @@ def _get_label(param: click.Parameter | None) -> str:
 
 
 def add_path(path: Path, label: str, *, written: bool = False) -> None:
-    """Register a path that the running command reads or writes, and check that it replaces no other one.
+    """Register a path that the running command reads or writes, and check that no path replaces another.
 
     ``label`` is the option or argument that names the path. ``--out`` may name the file of MODEL.
     """

@@ -239,7 +239,7 @@ def _escape_property(text: str) -> str:
 
 
 def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
-    """Sort errors before warnings, and findings on splits before findings on the whole model."""
+    """Return the sort key: errors come before warnings, findings on splits before those on the model."""
     return str(finding.severity) != "error", not finding.operator
 
 

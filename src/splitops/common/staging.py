@@ -213,7 +213,7 @@ class StagingFolder:
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove the folder. The lock file is removed last, so that no other run opens the folder before."""
+        """Remove the folder, the lock file last, so that no other run opens it before it is empty."""
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
         for path in self._iter_content():

@@ -122,7 +122,7 @@ class DataFolder:
             return bytes(read_open_file(file, self.path / location, limit=limit, where=where))
 
     def resolve(self, location: str, where: Where | None) -> str:
-        """Return the real path of a file. Unless ``allow_links``, it must be in the folder."""
+        """Return the real path of a file. Links may lead out of the folder only with ``allow_links``."""
         parts = location.replace("\\", "/").split("/")
         if not location.strip() or "\0" in location:
             raise ModelError(f"location {shown(location)} is not a file name", where)

@@ -39,7 +39,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def is_local_address(address: str) -> bool:
-    """Return whether fsspec reads local files for a URL. For chained URLs (``::``), this counts as possible.
+    """Return whether fsspec reads local files for a URL, or may do so because it is a chained URL (``::``).
 
     Examples:
         >>> [is_local_address(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]

@@ -94,7 +94,7 @@ class ChunkedFormat(Format, Protocol):
         ...
 
     def choose_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
-        """Return the chunk shape for a part that begins at index ``offset`` along the axis of its source.
+        """Return the chunk shape for a target tensor that begins at ``offset`` along the axis of its source.
 
         Raises:
             FileError: ``like`` has invalid metadata about its chunks.
@@ -117,7 +117,8 @@ class TensorAssembly:
     """A tensor of a target, and the ranges of source tensors that it is assembled from.
 
     The spans follow each other along the axis without gaps; there are none if the elements are computed.
-    ``read_bytes`` is the largest size of a source chunk in memory; 0 if none exceeds the tensor's own chunks.
+    ``read_bytes`` is the size of the largest source chunk in memory. It may be 0 if none exceeds the chunks
+    of the tensor itself.
     """
 
     target: int
@@ -220,7 +221,7 @@ class ChunkTask:
         """Do nothing: :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
-        """Return the checksums of the written chunks, of the encoded bytes if these were copied unchanged."""
+        """Return the checksums of the written chunks, or of their encoded bytes if these were copied."""
         found, done = [], 0
         with contextlib.ExitStack() as stack, reading(self.name):
             target = stack.enter_context(self._open(files))

@@ -75,11 +75,7 @@ class ChunkCopies:
         return sizes
 
     def make_tasks(self, memory: int) -> list[ChunkTask]:
-        """Split the copies into independent, repeatable tasks.
-
-        Raises:
-            FileError: a tensor has too many chunks, or the memory is too small for them.
-        """
+        """Split the copies into tasks. Raise FileError for too many chunks, or too little memory for one."""
         made: list[ChunkTask] = []
         for assembly in self.assemblies:
             count, size = math.prod(assembly.grid), assembly.chunk_bytes
@@ -107,7 +103,7 @@ class ChunkCopies:
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that is equal for equal copies only."""
+        """Return a string that differs between different copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

@@ -167,8 +167,8 @@ class Workers:
     def _wait_for(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
         """Call ``ask(timeout)``, which may raise a TimeoutError, until it returns, and return its result.
 
-        A cluster without workers for :data:`_MAX_WAIT` seconds is an error. With ``at_once``, the result
-        needs no time, so that any timeout counts as a lack of workers.
+        If there is no worker for :data:`_MAX_WAIT` seconds, raise a FileError. With ``at_once``, the result
+        needs no time, so any timeout counts as a lack of workers.
         """
         alone = 0.0
         while True:

@@ -72,7 +72,7 @@ class ExtentBatches:
         return found
 
     def select_runs(self, passes: Table, first: Table, end: Table) -> ExtentBatches:
-        """Return the given batches with their runs ``first`` to ``end`` (exclusive), one entry per batch."""
+        """Return the given batches, each limited to its runs ``first`` to ``end`` (exclusive)."""
         sizes = self.sizes[passes]
         table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
@@ -83,7 +83,7 @@ class ExtentBatches:
 
 
 class CopyError(Exception):
-    """A file, given by its index, cannot be read or written. ``error`` is the errno, 0 if it ended early."""
+    """A file, given by its index, cannot be read or written. ``error`` is an errno, or 0 for an early end."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -261,7 +261,7 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Do the work of :func:`_find_strided_runs` for single runs. With a gap, overlapping ones are merged."""
+    """Do what :func:`_find_strided_runs` does, for single runs. Unless ``gap`` is 0, overlaps are merged."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T

@@ -52,11 +52,7 @@ class ExtentCopies:
         return [target.size for target in targets]
 
     def make_tasks(self, memory: int) -> list[ExtentTask]:
-        """Split the copies into independent, repeatable tasks.
-
-        Raises:
-            FileError: the memory is too small, or the copies are too large.
-        """
+        """Split the copies into repeatable tasks. Raise FileError for too many bytes or too little memory."""
         size = int(self.extents.table[:, Column.RUN :].prod(1, dtype=float).sum())  # may exceed 64 bits
         if size > _MAX_BYTES:
             raise FileError(f"the plan copies {size} bytes; the limit is {_MAX_BYTES}")
@@ -66,7 +62,7 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that is equal for equal copies only."""
+        """Return a string that differs between different copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

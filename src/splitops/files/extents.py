@@ -181,7 +181,7 @@ def iter_extents(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterat
     """
     *others, (count, stride, target_stride) = sorted(
         [(1, 0, 0), *walks]
-    )  # the axis with most steps becomes the runs
+    )  # the axis with the most steps becomes the runs
     strides = (stride, target_stride) if count > 1 else (first.run, first.run)
     for index in itertools.product(*(range(steps) for steps, _, _ in others)):
         offset = first.offset + sum(i * walk[1] for i, walk in zip(index, others, strict=True))

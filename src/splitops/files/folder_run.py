@@ -356,7 +356,7 @@ class FolderRun(Run):
         return {index for task in self.tasks for index in task.sources}
 
     def _locate_files(self, drafts: Sequence[Path]) -> Files:
-        """Return the files for the tasks. Copy sources of extents to the staging folder if not local."""
+        """Return the files for the tasks. Sources of extents that are not local are first made local."""
         assert self._staging is not None
         self._opened = self._opened or self.open_local_sources(self._staging.root)
         sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}

@@ -34,7 +34,7 @@ MAX_SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file without tensors in a model's folder. All but an index can be ``shared`` by other files."""
+    """A small file without tensors in a model's folder. An index is not ``shared`` with new tensor files."""
 
     name: str
     source: Source

@@ -72,7 +72,7 @@ def read(
 def open_source(
     path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
 ) -> Source:
-    """Open a file as in :func:`read`. Raise FileError for a URL or compression that its format lacks."""
+    """Open a file as in :func:`read`. Not all formats can be read from a URL or from a compressed file."""
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(
@@ -423,7 +423,7 @@ def _merge_tensors(
 
 
 def _check_other_tensors(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Reject files with other tensors that are not in the first file, from which these are copied."""
+    """Reject files with other tensors that the first file lacks: only those of the first file are copied."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:

@@ -22,7 +22,7 @@ ByteRange = tuple[int, int]
 
 
 class Source(ABC):
-    """Anything with bytes that formats read headers from and extents copy.
+    """Bytes from which formats read headers, and which extents copy.
 
     Attributes:
         path: path or URL of the source. Files that it refers to are in the same folder.
@@ -54,7 +54,7 @@ class Source(ABC):
 
     @abstractmethod
     def read_identity(self) -> list[Any]:
-        """Return the current JSON values of properties that change when the contents change."""
+        """Return the current values, as JSON, of properties that change with the contents."""
 
     def find_local(self) -> LocalFile | None:
         """Return the source as a local file, or None if its bytes must be downloaded or unpacked first."""
@@ -130,7 +130,7 @@ class LocalFile(Source):
     def __init__(
         self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
     ) -> None:
-        """Open a regular file: a path of the caller, or a file in ``folder``, which links may not leave."""
+        """Open a regular file at ``path``. In a ``folder``, links may lead out only if it allows that."""
         self.path = Path(path) if folder is None else folder.path / path
         self.allow_links = allow_links if folder is None else folder.allow_links
         try:

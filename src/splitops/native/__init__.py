@@ -80,8 +80,8 @@ def set_num_threads(n: int | None) -> None:
     """Set the number of threads for a large copy, including the caller's.
 
     Args:
-        n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment, else the
-            number of processors that affinity and control groups permit.
+        n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment or, without
+            it, the number of processors that affinity and control groups permit.
 
     Raises:
         TypeError: ``n`` is not an int.

@@ -29,8 +29,8 @@ def assemble_files(
 ) -> FilePlan:
     """Return the file plan that writes the tensor files ``layout`` and other files into the folder ``out``.
 
-    ``written`` are further files. ``homes`` are the folders for sidecar files, each with whether it gets all
-    of them. Other folders get only the shared ones, with the new contents in ``changed``, by name.
+    ``written`` has more files to write. ``homes`` has the folders for sidecar files, and whether each gets
+    all of them. The others get only shared files, whose contents ``changed`` may replace.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

@@ -59,7 +59,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Raise PlanError for a folder with pickled checkpoints of PyTorch. It says how to convert them."""
+    """Reject a folder with pickled checkpoints of PyTorch. The PlanError says how to convert them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -213,7 +213,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check that all tensors of an index in the same folder exist, and that it has their total size."""
+    """Check an index in the same folder: its tensors exist, and its total size, if declared, is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue

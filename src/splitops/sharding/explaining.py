@@ -29,7 +29,7 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 class RankRow:
     """The tensors of one rule, type and shape, and the bytes of all of them by rank.
 
-    If each tensor is on another rank, ``cut`` is that of the first one.
+    If the tensors are on different ranks, ``cut`` is that of the first one.
     """
 
     rule: int

@@ -177,7 +177,7 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return by rule number the padding that makes sharding possible. Rules without one are left out.
+    """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
 
     A rule has one ``pad_to`` for all tensors that it matches.
     """

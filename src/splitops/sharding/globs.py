@@ -36,10 +36,7 @@ class Globs:
         return None if found is None else self._keys[found.lastindex or 0][0]
 
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
-        """Return the index of the glob that matches a name, and the texts of its wildcards, or None.
-
-        Only captures and the last ``*`` have texts.
-        """
+        """Return the index of the matching glob, and its captures including the last ``*``, or None."""
         found = self._pattern.match(name)
         if found is None or found.lastindex is None:
             return None

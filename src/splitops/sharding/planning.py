@@ -264,7 +264,7 @@ def find_ranks(
 
 
 class _Matched(NamedTuple):
-    """A checkpoint, a plan and the matches of its rules. ``unnamed``: see :func:`_find_unmatched`."""
+    """A checkpoint, a plan, and the matches of its rules. ``unnamed`` is from :func:`_find_unmatched`."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -274,7 +274,7 @@ class _Matched(NamedTuple):
     unnamed: str
 
     def check_named(self) -> None:
-        """Raise PlanError if the layout does not permit that only the closing rule matches a tensor."""
+        """Raise PlanError if the layout needs a rule for a tensor of rank 2 or more that only ``*`` matches."""
         if self.unnamed and self.layout == "vllm":
             what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
             raise PlanError(f"{what} {self.unnamed}")

@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding of a tensor that one rank stores, because it has entry ``index`` of ``count``.
+    """Return the sharding of a tensor on the rank that gets entry ``index`` of ``count`` sharded entries.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -151,7 +151,7 @@ class AxisSharding:
 
 @lru_cache(maxsize=4096)
 def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorSharding:
-    """Shard an axis of a size over a number of ranks.
+    """Shard an axis of ``size`` indices over a number of ranks.
 
     Examples:
         >>> cut = shard_axis(AxisSharding(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)

@@ -150,7 +150,7 @@ class Format(Protocol):
         ...
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
-        """Convert a tensor of any format: set this format's name of its type.
+        """Convert a tensor of any format, and set its ``code`` to this format's name of the type.
 
         Raises:
             FileError: the format does not support the type or the memory order.
@@ -205,7 +205,7 @@ class ShardedFormat(Format, Protocol):
 
 @cache
 def get_format(name: str) -> Format:
-    """Return the format with a name.
+    """Return a format, given its name.
 
     Raises:
         FileError: there is no such format.

@@ -98,7 +98,7 @@ class _Hdf5:
     def _create(
         self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
     ) -> None:
-        """Create a file with an unwritten dataset per tensor, and the attributes and links of ``like``."""
+        """Create a file with unwritten datasets. Copy attributes and soft links of an HDF5 file ``like``."""
         h5py = _import_h5py()
         with h5py.File(path, "w", track_order=True) as new, contextlib.ExitStack() as stack:
             old = None
@@ -186,7 +186,7 @@ def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...
 
 
 def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Copy soft links if the file keeps several tensors. It must not have datasets of other types then."""
+    """Copy soft links if the file keeps several tensors. Raise FileError then if other datasets are lost."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]

@@ -36,7 +36,7 @@ _MAX_HEADER: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The array that a .npy file declares, except arrays of Python objects. Its data begins at ``start``."""
+    """The array that a .npy file declares. It has no Python objects, and its data begins at ``start``."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
