@@ -17,7 +17,7 @@ from splitops.common.descriptors import Descriptors
 from splitops.errors import ModelError, shown, shown_path
 
 LOCK_NAME: Final = ".journal"
-"""Name of the file that a run locks. It may also use it as a journal."""
+"""Name of the file that a run locks, and may use as its journal."""
 _DRAFTS: Final = "files"
 """Name of the subfolder for new files. Files may have any name, even that of the lock."""
 _BEFORE: Final = "before"

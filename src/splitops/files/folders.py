@@ -17,11 +17,11 @@ from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.sources import LocalFile, Source
 
 INDEX: Final = ".safetensors.index.json"
-"""End of the name of the index of several safetensors files."""
+"""Suffix of the file name of an index of safetensors files."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
 """File name of one of several files: stem, number (from 1), count, extension."""
 _MODEL_ENDINGS: Final = (".safetensors", ".gguf", INDEX)
-"""Ends of the names of files that contain or list the tensors of a model."""
+"""Suffixes of the names of files that contain or list the tensors of a model."""
 _VARIANT: Final = re.compile(
     r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
 )

@@ -203,7 +203,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the request. For an unsupported type, the error suggests an operator that supports it."""
+    """Bind the operator to a tensor. For an unsupported type, the error suggests another operator, if any."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:

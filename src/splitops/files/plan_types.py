@@ -26,7 +26,7 @@ TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
 """Advice for a file that already exists."""
 
 Task = ExtentTask | ChunkTask
-"""The unit that is copied; see :mod:`splitops.files.tasks`."""
+"""A part of the work of a run; see :mod:`splitops.files.tasks`."""
 Progress = Callable[[int, int], object]
 """Called with the number of bytes that are done, and the total number."""
 

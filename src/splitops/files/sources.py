@@ -173,7 +173,7 @@ class LocalFile(Source):
 
 
 class LocalFolder(Source):
-    """A folder of files that are one unit, such as a zarr array, which a library reads."""
+    """A folder that a library reads as a unit, such as a zarr array."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -198,5 +198,5 @@ class LocalFolder(Source):
 
 
 def _get_change_marks(found: os.stat_result) -> tuple[int, int, int]:
-    """Return size and times. The last one, ctime, changes even if a program sets the other."""
+    """Return size, mtime and ctime. A program can set mtime, but not ctime."""
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-"""Any exact NumPy array."""
+"""An exact NumPy array, not of a subclass."""
 
 Parts = tuple[Array, ...] | list[Array]
 """The parts of a split, in a tuple or, for plans with ``sequence``, in a list."""

@@ -1,4 +1,4 @@
-"""The native core in NumPy: the same plans and checks, tested equal to the compiled ones."""
+"""The native core in NumPy: the same plans and checks, which are tested to equal the compiled ones."""
 
 from __future__ import annotations
 

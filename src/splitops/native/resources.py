@@ -49,7 +49,7 @@ def count_processors(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgr
 def count_threads() -> int:
     """Return the number of threads for copies: ``SPLITOPS_NUM_THREADS``, or one per processor.
 
-    An invalid variable is ignored with a warning, because importing a library must not fail for it.
+    An invalid variable is ignored with a warning, because it must not make the import of a library fail.
     """
     text = os.environ.get("SPLITOPS_NUM_THREADS", "")
     if not text:

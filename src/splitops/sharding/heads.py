@@ -81,7 +81,7 @@ class HeadRule:
         return False
 
     def format_warning(self, ranks: int) -> str:
-        """Return the sentence that this rule splits heads."""
+        """Return a sentence that warns that this rule splits heads."""
         length = self.size * self.pack
         return (
             f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks are "

@@ -274,7 +274,7 @@ class _Matched(NamedTuple):
     unnamed: str
 
     def check_named(self) -> None:
-        """Raise PlanError if the layout needs a rule for a tensor of rank 2 or more that only ``*`` matches."""
+        """Raise PlanError if the layout needs rules for tensors of rank 2 or more that only ``*`` matches."""
         if self.unnamed and self.layout == "vllm":
             what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
             raise PlanError(f"{what} {self.unnamed}")
