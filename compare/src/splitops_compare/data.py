@@ -204,7 +204,7 @@ class Verdict:
 
     @property
     def was_repeated(self) -> bool:
-        """Whether the case ran again. An interrupted comparison leaves findings that did not."""
+        """Whether the case ran again. An interrupted comparison leaves findings that did not run again."""
         return self.unstable is not None or self.confirmed > 0
 
     @property

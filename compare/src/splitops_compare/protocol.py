@@ -47,7 +47,7 @@ def check_document(value: Any, kind: str, subject: str = "this is") -> None:
     """Check that a value is a ``"report"``, a ``"response"`` or a ``"list of expectations"``.
 
     Raises:
-        CompareError: it is not. The message begins with ``subject``.
+        CompareError: the value does not fit the schema. The message begins with ``subject``.
     """
     name, definition = _SCHEMAS[kind]
     root = load_schema(name)

@@ -3,7 +3,7 @@
     python worker.py ADAPTER.py [DESCRIPTOR]
 
 With the descriptor of a socket it imports the modules in the adapter's ``PRELOAD`` and becomes a fork server:
-it forks a process for each request. Such a process is as new as a started one, without the time of an import.
+it forks a process for each request. Such a process is as clean as a new one, but has no import to wait for.
 
 It runs in the environment of the implementation, which need not have splitops: this module and the adapters
 use the standard library, NumPy, ml_dtypes if it is installed, and the implementation. An adapter is a file

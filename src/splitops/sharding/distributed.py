@@ -31,7 +31,7 @@ _PICKLED: Final = re.compile(r".*_rank\d+\.bin")
 
 
 class _Saved(NamedTuple):
-    """A stored piece of a tensor, its box there, the index of its file, and the number of its part."""
+    """A stored piece, its box in the complete tensor, the index of its file, and the number of its part."""
 
     tensor: StoredTensor
     box: Box
@@ -59,7 +59,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with pickled checkpoints of PyTorch, with the command that converts them."""
+    """Reject a folder with pickled checkpoints of PyTorch. The PlanError says how to convert them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -78,7 +78,7 @@ def reject_pickled(path: Path) -> None:
 def read_distributed(
     path: Path, *, like: Checkpoint | None = None, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read a distributed checkpoint. It gets the files of ``like``, or one file per part.
+    """Read a distributed checkpoint. Its unsharded files are those of ``like``, or one file per part.
 
     Without ``like``, the size of a tensor is the end of its last piece, so a missing file at the end cannot
     be detected. ``strict`` rejects a folder with other tensor files.
@@ -147,7 +147,7 @@ def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
 
 
 def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
-    """Return the complete tensor of pieces, without a place in a file."""
+    """Return the complete tensor to which pieces belong, without a place in a file."""
     first = pieces[0].tensor
     for piece in pieces:
         if (piece.tensor.code, len(piece.box.shape)) != (first.code, len(first.shape)):
@@ -213,7 +213,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check that the index in the same folder, if there is one, names the same tensors and bytes."""
+    """Check an index in the same folder: its tensors exist, and its total size, if declared, is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue

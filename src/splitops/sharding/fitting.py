@@ -22,7 +22,7 @@ from splitops.sharding.tensor_sharding import (
 )
 
 _MAX_TRIED: Final = 64
-"""Largest number of ranks that messages try."""
+"""Largest number of ranks that is tried for a message."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RankFit:
         return "; ".join(notes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return the result as JSON-serialisable values."""
         return to_json_values(self)
 
 
@@ -178,7 +178,7 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return by rule number the padding that makes sharding possible. Rules without one are left out.
+    """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
 
     A rule has one ``pad_to`` for all tensors that it matches. Sections have none: they may be heads of
     queries and keys, and with padding, queries would use other keys.
@@ -208,7 +208,7 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
 
 def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
-    """Return the sharding of each kind."""
+    """Return the sharding of each kind. If it is impossible, a PlanError lists possible numbers of ranks."""
     cuts = []
     for kind in matches.kinds:
         try:

@@ -56,7 +56,8 @@ class Runnable:
             **options: options of :meth:`splitops.files.FilePlan.run`.
 
         Raises:
-            FileError: the folder exists, a file cannot be read or has changed, or the disk is full.
+            FileError: the folder exists and ``overwrite`` is not set, a file cannot be read or has changed,
+                or the disk is full.
         """
         return self.plan_files(out).run(**options)
 
@@ -111,7 +112,7 @@ class ShardPlan(Runnable):
 
 @dataclass(frozen=True)
 class MergePlan(Runnable):
-    """A valid plan to merge ranks into the original files. Nothing has been written.
+    """A valid plan to merge ranks into the unsharded files. Nothing has been written.
 
     Attributes:
         checkpoint: the unsharded checkpoint, whose bytes are in the files of the ranks.
@@ -123,7 +124,7 @@ class MergePlan(Runnable):
         return f"MergePlan({count_of(len(self.checkpoint.tensors), 'tensor')})"
 
     def plan_files(self, out: AnyPath) -> FilePlan:
-        """Return the plan of the original files."""
+        """Return the plan that writes the unsharded files into the folder ``out``."""
         found = self.checkpoint
         return assemble_files(found, lay_out_checkpoint(found), (), [("", True)], Path(out))
 
@@ -136,7 +137,7 @@ def open_checkpoint(
     allow_links: bool = False,
     strict: bool = False,
 ) -> Checkpoint:
-    """Read an unsharded checkpoint, also from a folder of ranks or a distributed checkpoint.
+    """Read an unsharded checkpoint, or one that is stored as a folder of ranks or a distributed checkpoint.
 
     ``plan`` is the one by which ranks without a manifest were sharded. ``strict`` rejects a folder with
     tensor files that do not belong to the checkpoint.
@@ -172,13 +173,13 @@ def plan(
         path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
             data, a folder of ranks, or a distributed checkpoint that PyTorch has written as safetensors.
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` derives rules from ``config.json``.
-            None is the plan that is stored with ranks, otherwise ``"auto"``.
+            None selects the plan that is stored with the ranks or, without one, ``"auto"``.
         ranks: number of ranks.
         pad_for: number of ranks for which intermediate and vocabulary sizes are padded with zeros, so that
             each rank gets an equal part of complete units, such as quantised groups. With ``ranks=1``, the
             only rank is a complete model for an engine that shards it itself. None is no padding, except
             that of the plan.
-        layout: name of the layout of the ranks' files. None is the layout of the plan, otherwise ``"hf"``.
+        layout: layout of the ranks' files. None selects that of the plan or, without one, ``"hf"``.
         like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
@@ -284,7 +285,7 @@ def _check_ranks(numbers: Sequence[int]) -> None:
 
 
 class _Matched(NamedTuple):
-    """A checkpoint and a plan, and the rules that match. ``unnamed`` matches only the closing rule."""
+    """A checkpoint, a plan, and the matches of its rules. ``unnamed`` is from :func:`_find_unmatched`."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -308,7 +309,7 @@ class _Matched(NamedTuple):
         return fit_ranks(matches, self.heads, ranks)
 
     def check_named(self) -> None:
-        """Check that each tensor has a rule if the layout requires it."""
+        """Raise PlanError if the layout needs rules for tensors of rank 2 or more that only ``*`` matches."""
         if self.unnamed and self.layout == "vllm":
             what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
             raise PlanError(f"{what} {self.unnamed}")
@@ -380,7 +381,7 @@ def merge(
     allow_links: bool = False,
     strict: bool = False,
 ) -> MergePlan:
-    """Plan the merge of ranks into the original files, without writing anything.
+    """Plan the merge of ranks into the unsharded files, without writing anything.
 
     Args:
         path: a folder of ranks with or without a manifest, or a distributed checkpoint of PyTorch.

@@ -52,7 +52,7 @@ class RankTensor(LazyTensor):
         return found
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return :meth:`numpy`, or a copy."""
+        """Return the result of :meth:`numpy`, converted and copied if requested."""
         found = self.numpy()
         return found.astype(dtype or found.dtype, copy=bool(copy))
 

@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding of a tensor on a single rank: entry ``index`` of ``count`` entries over the ranks.
+    """Return the sharding of a tensor on the rank that gets entry ``index`` of ``count`` sharded entries.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -151,7 +151,7 @@ class AxisSharding:
 
 @lru_cache(maxsize=4096)
 def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorSharding:
-    """Shard an axis of a size over a number of ranks.
+    """Shard an axis of ``size`` indices over a number of ranks.
 
     Examples:
         >>> cut = shard_axis(AxisSharding(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
@@ -230,7 +230,7 @@ def _pack(piece: Piece, pack: int) -> Piece:
 
 
 def _divide(size: int, ranks: int, *, even: bool) -> SplitPlan:
-    """Divide a size over ranks by the rule of Split-18, or if ``even`` of OpenVINO's Split."""
+    """Divide a size over ranks by the rule of Split-18 or, if ``even``, of OpenVINO's Split."""
     if even:
         return _plan_split("Split", size, domain="openvino", num_splits=ranks)
     return _plan_split("Split", size, num_outputs=ranks)
@@ -244,7 +244,7 @@ def _plan_split(operator: str, size: int, domain: str | None = None, **arguments
 
 
 def shard_extents(tensor: StoredTensor, cut: TensorSharding, rank: int) -> list[Extent]:
-    """Return the extents from a tensor to a rank's part of it, which must exist. Both begin at byte 0."""
+    """Return the extents from a tensor to a rank's part of it. Both begin at byte 0; the part must exist."""
     axis, shape = cut.axis, tensor.shape
     if axis is None:
         return [make_contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []

@@ -1,4 +1,4 @@
-"""IREE: its ONNX importer, compiler and runtime, on one thread of the CPU, with double precision kept."""
+"""IREE: its ONNX importer, compiler and runtime, on one CPU thread. Double precision is kept."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def _restore_sign(array: npt.NDArray[Any], case: CaseInput) -> npt.NDArray[Any]:
 
 
 def _import_model(case: CaseInput, target: Path) -> None:
-    """Import as ``iree-import-onnx`` does. Its documentation requires opset 17."""
+    """Import the model as ``iree-import-onnx`` does, whose documentation requires opset 17."""
     from iree.compiler.tools.import_onnx.__main__ import main, parse_arguments
 
     opset = case.setting["opset"]

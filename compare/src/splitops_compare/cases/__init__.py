@@ -39,7 +39,7 @@ from splitops_compare.cases.valid_specs import generate_valid_specs
 from splitops_compare.data import Case, CaseSpec, CompareError, Value
 
 _OUTPUT_TYPES: Final = {"length": "int64", "packed": "int32"}
-"""Element types of the outputs of special specs, if they are not that of the data."""
+"""Element types of the outputs of special specs, if they differ from that of the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _format_title(spec: CaseSpec, error: str | None) -> str:
 
 
 def _iter_peculiarities(spec: CaseSpec) -> Iterator[str]:
-    """Yield the differences to a simple spec with the same sizes."""
+    """Yield the differences from a simple spec with the same sizes."""
     if spec.special is not None:
         yield SPECIALS[spec.special]
     if spec.dynamic:

@@ -57,7 +57,7 @@ def _iter_axes(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield wrong lengths: constants, and inputs of a run."""
+    """Yield wrong lengths, both as constants and as inputs of the model."""
     if not schema.lengths:
         return
     two, three = [2, 4], [1, 2, 3]
@@ -91,7 +91,7 @@ def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_sources(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield lengths with a wrong rank or type, two lengths, and none."""
+    """Yield lengths with a wrong rank or type, and lengths that are set twice or not at all."""
     source = find_lengths_input(schema)
     if source is None:
         return

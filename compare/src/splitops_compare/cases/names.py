@@ -10,7 +10,7 @@ from splitops.spec import OperatorSchema, SourceKind, history
 from splitops_compare.data import CaseSpec
 
 _OLDEST: Final = 10
-"""Opset that runtimes support in full. The models of older versions import it, if they can."""
+"""Opset that runtimes support in full. Models import it if it selects their operator version."""
 
 
 def get_domain(spec: CaseSpec) -> str:

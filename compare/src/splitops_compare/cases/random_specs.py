@@ -110,7 +110,7 @@ def _transform(random: Random, schema: OperatorSchema, *specs: CaseSpec) -> list
 
 
 def _vary_unset(random: Random, schema: OperatorSchema, specs: list[CaseSpec]) -> list[CaseSpec]:
-    """Vary the details that all specs leave at their first value: types, constants, keepdims, elements."""
+    """Vary the fields that have their usual value in all specs: types, constants, keepdims, elements."""
     options: dict[str, Sequence[Any]] = {}
     if schema.axis.kind is SourceKind.INPUT:
         ranks = schema.inputs[schema.input_index(schema.axis.name)].ranks

@@ -150,7 +150,7 @@ class CaseRunner:
         return outcome
 
     def finish(self) -> Outcome | None:
-        """Stop the process after its exit. Return the outcome of a failure since its last response."""
+        """Let the process exit. Return the outcome of a failure after its last response, or None."""
         outcome = None if self._process is None else self._process.finish()
         self.stop()
         return outcome

@@ -64,7 +64,7 @@ def compare(
     Args:
         implementations: names, such as ``"onnxruntime"``. None compares all that are installed.
         operators: operators to compare, such as ``"Split-18"`` or ``"VariadicSplit"``. Empty compares all.
-        cases: names of cases. Empty runs all listed cases.
+        cases: ids of cases. Empty runs all listed cases.
         generate: number of random cases to add, named ``"generated/SEED/INDEX"``. With ``operators``, only
             those of these operators run.
         seed: seed of the random cases, which are the same for the same release of splitops.
@@ -77,7 +77,7 @@ def compare(
         seconds: time limit for one case.
         memory: limit of the resident memory of an implementation, in bytes.
         shrink_seconds: time to shrink each finding. 0 disables it.
-        jobs: number of implementations that run at the same time. None is the number of cores.
+        jobs: number of implementations that run at the same time. None is the number of cores, at most 8.
         allow_links: for a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         report_line: called with one line about each implementation when it is done.
@@ -147,7 +147,7 @@ def run_comparison(
     failed: Sequence[ImplementationInfo] = (),
     report_line: Callable[[str], None] | None = None,
 ) -> ComparisonReport:
-    """Run everything, and make the report. The arguments are those of :func:`compare`."""
+    """Run a comparison, and make its report, which includes the implementations that ``failed`` to start."""
     started = datetime.now(UTC)
     stopped = _run_all(run, report_line or (lambda line: None))
     environment = {

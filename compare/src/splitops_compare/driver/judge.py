@@ -14,7 +14,7 @@ from splitops.models.verify import differ_by_rounding, difference
 from splitops_compare.data import Case, Expected, Outcome, Value, Verdict, VerdictKind
 
 Rerun = Callable[[Path], Outcome | None]
-"""Runs a model on a runtime that agreed on the case. None if there is none."""
+"""Runs a model on a runtime that agreed on the case. Returns None if there is no such runtime."""
 
 _KINDS: Final = {
     "crash": VerdictKind.CRASH,

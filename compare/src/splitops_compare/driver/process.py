@@ -32,9 +32,9 @@ _LARGEST_FILE: Final = 4 << 30
 _LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; exec "$@"', "sh")
 """Prefix that disables core files and limits the size of files."""
 _TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variable
-"""The rest of the name is the token. Children of a forked process also have the token of its server."""
+"""Prefix of a variable whose name ends with the token of a process. A forked one also has its server's."""
 _MAX_EMPTY_READS: Final = 8
-"""Reads without variables after which a process has none. It may be starting another program."""
+"""Number of empty reads that show that a process has no variables, and is not starting another program."""
 _SIZE: Final = 20
 _ENV_END: Final = 48
 """Fields of /proc/PID/stat after the name: the size of the memory, and the end of the variables."""
@@ -118,7 +118,7 @@ class ForkServer:
             self._process = _start_process([*command, str(number)], variables, pipe, pass_fds=(number,))
 
     def fork(self, folder: str, variables: Mapping[str, str]) -> _ForkedProcess | None:
-        """Fork a process, or return None if the implementation does not support a fork after its import."""
+        """Fork a process. Return None if that fails, for example because the adapter has no ``PRELOAD``."""
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pipes = (inputs[1], outputs[0], errors[0])

@@ -27,7 +27,7 @@ _MAX_WAITING: Final = 8
 """Maximum number of findings of an implementation that wait for a thread before its next case runs."""
 
 Listener = Callable[[Implementation, Case, bool], None]
-"""Called with each new verdict, and whether it is final."""
+"""Called with the implementation and the case of each new verdict, and whether it is final."""
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error
@@ -155,7 +155,7 @@ class ComparisonRun:
                 self._runners.discard(runner)
 
     def _start_fork_server(self, implementation: Implementation) -> ForkServer | None:
-        """Start the fork server of an implementation, if it can have one and has none yet."""
+        """Return the fork server of an implementation, or None if it cannot have one. Start it if needed."""
         name, launch = implementation.info.name, implementation.launch
         if not launch.can_fork:
             return None

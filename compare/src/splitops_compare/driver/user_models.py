@@ -68,9 +68,9 @@ def _get_key(split: SplitNode) -> tuple[str | None, str | None]:
 
 
 def _make_spec(split: SplitNode, declared: SplitNode) -> CaseSpec | None:
-    """Make the spec of a split for some inputs, or return None if its shape or lengths are not known.
+    """Make the spec of a split, or return None if its shape or lengths are unknown.
 
-    ``declared`` is the same split as the model declares it.
+    ``split`` has the facts that are inferred for some inputs, ``declared`` those for the declared shapes.
     """
     schema, data = split.schema, split.facts[0] if split.facts else None
     if split.binding is None or data is None or data.type is None or data.shape is None:

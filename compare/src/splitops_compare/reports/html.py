@@ -59,7 +59,7 @@ def to_html(report: ComparisonReport, version: str, home: str | None = None) -> 
     Args:
         report: the report.
         version: version of splitops-compare.
-        home: address of the site that contains the page.
+        home: URL of the site that contains the page.
     """
     diagrams = DiagramCache()
     by_result = {

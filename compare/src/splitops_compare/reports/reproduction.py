@@ -179,6 +179,6 @@ def _format_report(
 
 
 def _format_block(text: str) -> str:
-    """Format a block of code by indenting it, which no text can end."""
+    """Format a block of code by indenting it. No text can end such a block."""
     lines = ("".join(c if c.isprintable() else "?" for c in line) for line in text.splitlines())
     return "\n".join(f"    {line}" for line in lines)

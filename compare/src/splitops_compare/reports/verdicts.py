@@ -20,7 +20,7 @@ RULES: Final[Mapping[str, str]] = tomllib.loads(
 SOURCES: Final[Mapping[str, str]] = {
     f"{schema.domain}:{schema}" if schema.domain else str(schema): schema.source for schema in SCHEMAS
 }
-"""Address of the specification of each operator version."""
+"""URL of the specification of each operator version."""
 
 MEANINGS: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.AGREES: "returns the specified result, or rejects an invalid split",
@@ -50,7 +50,7 @@ DISAGREEMENTS: Final = (
 UNCONFIRMED: Final = "unconfirmed"
 """The group of findings that were not confirmed."""
 NO_RESULT: Final = VerdictKind.NO_RESULT.value
-"""The group of everything that is neither agreement nor disagreement, cases that did not run included."""
+"""The group of everything that is neither agreement nor disagreement, including cases that did not run."""
 GROUPS: Final[Mapping[str, str]] = {
     **{kind.value: MEANINGS[kind] for kind in (VerdictKind.AGREES, *DISAGREEMENTS)},
     UNCONFIRMED: "deviated once, and not again in a new process, or was interrupted",
