@@ -48,9 +48,9 @@ def read_all_tensors(
 ) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
     """Return the tensors of a model, the small files next to them, and warnings about other files.
 
-    The path is an index, one of several numbered files, any other tensor file, or a folder with one of these or
-    with a single ONNX model. With ``allow_links``, links may lead out of the folder. With ``strict``, a tensor
-    file in the folder that does not belong to the model is an error.
+    The path is an index, one of several numbered files, any other tensor file, or a folder with one of these
+    or with a single ONNX model. With ``allow_links``, links may lead out of the folder. With ``strict``, a
+    tensor file in the folder that does not belong to the model is an error.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
