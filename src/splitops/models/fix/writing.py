@@ -233,7 +233,9 @@ class FixWriter:
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
         """Return the first way of a kind that sets the lengths of a split, or None."""
-        for way in iter_ways(split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False):
+        for way in iter_ways(
+            split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
+        ):
             is_explicit = way.lengths is not None and way.lengths.rule is SizeRule.EXPLICIT
             if way.kind is kind and (not way.is_one_node or is_explicit):
                 return way
