@@ -82,10 +82,7 @@ class _Arguments:
             yield error
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments without the cause of an error: without either of two that exclude each other.
-
-        The cause is removed or made unknown.
-        """
+        """Yield the arguments with the cause of an error removed or unknown. Try each of several causes."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:

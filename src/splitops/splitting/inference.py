@@ -63,9 +63,7 @@ def infer_binding(binding: Binding) -> Inference:
 
 
 def join_shapes(shapes: Iterable[Shape | None]) -> Shape | None:
-    """Return the smallest shape that contains all shapes.
-
-    Return None if there are no shapes, one is unknown, or their ranks differ.
+    """Return the smallest shape that contains all shapes, or None if there are none or ranks may differ.
 
     Examples:
         >>> join_shapes([(2, 3), (4, 3)])

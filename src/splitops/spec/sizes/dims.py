@@ -49,10 +49,7 @@ def make_dim(lo: int, hi: int | None, name: str | None = None) -> Dim:
 
 
 def to_integer(value: Any) -> int | None:
-    """Convert an integer of Python, NumPy or another library to an int. Return None for all other values.
-
-    Booleans are not integers.
-    """
+    """Convert an integer of any library to an int. Return None for other values, including booleans."""
     if type(value) is int:  # fast path of every call
         return value
     if isinstance(value, bool | np.bool_):

@@ -54,11 +54,7 @@ class Node:
 
 
 def read_data(node: Node) -> Fact:
-    """Return the facts about the data, after checks of the node.
-
-    The operator version must have all attributes and inputs of the node and accept the element type of its
-    data. No required input may be absent.
-    """
+    """Check the attributes, inputs and data type against the operator version, and return the data."""
     compiled = node.schema
     if not compiled.attributes.issuperset(node.attributes):
         name = next(name for name in node.attributes if name not in compiled.attributes)
