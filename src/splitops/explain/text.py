@@ -75,7 +75,7 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
 
 
 def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
-    """Draw the memory of the row-major data as a line, with a box for each contiguous block of a part.
+    """Draw the memory of the row-major data as a line, with the contiguous blocks of all parts.
 
     The sequence of parts repeats if they are not contiguous. Repetitions that do not fit are drawn as dots.
     """

@@ -21,7 +21,7 @@ _FOLLOWING: Final = (
     (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # a removed attribute may have set the lengths
     (_LAST, _NUMBERS),  # a sum without one of its lengths means nothing
 )
-"""Pairs of sets: after a fault in the second set and the removal of its cause, the first is not reported."""
+"""Pairs of sets of rules: after a broken rule of the second set, rules of the first are not reported."""
 _TYPES: Final = frozenset({Rule.TYPE_UNSUPPORTED, Rule.LENGTHS_DTYPE, Rule.AXIS_DTYPE})
 
 
@@ -82,7 +82,7 @@ class _Arguments:
             yield error
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments with the cause of an error removed or unknown. Try each of several causes."""
+        """Yield the arguments without the cause of an error. If two exclude each other, remove either."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:

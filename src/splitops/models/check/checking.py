@@ -70,7 +70,7 @@ def check(
             :func:`splitops.load`.
 
     Returns:
-        The findings: those of the same kind are in model order. A model that cannot be read is one finding.
+        The findings, those of each kind in model order. A model that cannot be read is one finding.
 
     Raises:
         ArrayError: a runtime or release is unknown.
@@ -172,7 +172,7 @@ def _keep_common_fixes(
 
 
 def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
-    """Return the repair of a broken rule, or None if the intended split is ambiguous."""
+    """Return the repair of a broken rule, or None if the intended split is not clear."""
     if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
@@ -240,7 +240,7 @@ def find_limits(
 
 
 def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Match]]:
-    """Yield the matches of nodes that the optimisers of ``targets`` get wrong, each after its limit.
+    """Yield a limit and a match for each group of nodes that an optimiser of ``targets`` gets wrong.
 
     The model must be annotated with its inferred types and shapes.
     """
@@ -373,7 +373,7 @@ def _report_contradictions(walked: Walked) -> Iterator[Finding]:
 
 
 def _drop_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """Keep one finding per code and node, an error if there is one: some splits are checked several times."""
+    """Keep one finding per code and node, if possible an error: functions are checked once for each call."""
     kept: dict[tuple[object, ...], Finding] = {}
     for finding in found:
         key = finding.code, finding.where, finding.operator

@@ -34,7 +34,7 @@ class Finding:
         where: model, graph path, node, input and attribute.
         message: description of the fault, in one line.
         values: the values at fault by name.
-        runtime: the runtime that rejects the split or gets it wrong; None if the specification forbids it.
+        runtime: the runtime that rejects the split or gets it wrong; None for faults without a runtime.
         outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
         fix: instructions to fix it, or None if no fix is known.
         source: reference for the rule or limit.

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Repair(StrEnum):
-    """Fixes that change only the split node itself, the smallest change first."""
+    """Fixes of a split node that keep it one split, the smallest change first."""
 
     AXIS = "axis"
     """Set the axis as a non-negative attribute."""
@@ -122,7 +122,7 @@ class Limit:
 
     @property
     def is_fixable(self) -> bool:
-        """Whether there is a fix: a rewrite, or the one of its quirk."""
+        """Whether a fix is known: a rewrite of the split, or of the nodes of the quirk."""
         return bool(self.rewrites) or self.quirk is not None
 
     @property

@@ -166,7 +166,7 @@ def _split_runs(text: str) -> list[list[str]]:
 
 
 def _match_whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
-    """Return the pattern's own words if ``words`` contain the whole pattern, else an empty list."""
+    """Return the pattern's own words if ``words`` contain the whole pattern, otherwise an empty list."""
     for at in _find_beginnings(words, elements):
         end, shared = _match_elements(words, at, elements, 0)
         if end == len(elements):

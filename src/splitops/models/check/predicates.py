@@ -320,7 +320,7 @@ class SplitPredicates:
         return False if one else None
 
     def last_part_smaller(self) -> bool | None:
-        """The last part is smaller, as num_outputs or a chunk does not divide the axis.
+        """The last part is smaller, because num_outputs or a chunk does not divide the axis.
 
         Not: The last part is not smaller.
         """
@@ -409,7 +409,10 @@ class SplitPredicates:
         return self._division is not None and self._division.count > 0
 
     def lengths_given(self) -> bool:
-        """The length of each part is known. Not: The length of each part is not known."""
+        """The split sets lengths, and they are known.
+
+        Not: The split does not set lengths, or they are not known.
+        """
         return self._division is not None and bool(self._division.lengths)
 
     def length_above(self, number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Correct declared types and shapes that contradict the inferred ones of splits."""
+"""Correct declared types and shapes of a model that contradict the inferred ones."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _Place = tuple[str | None, str | None]
 
 
 class ConvertedFunctions:
-    """An editable copy of a model, in which such functions are converted to the opset of the model.
+    """An editable copy of a model, in which functions with other versions of splits have the model's opset.
 
     A function with a node that cannot be converted is unchanged.
     """

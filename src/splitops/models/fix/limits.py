@@ -52,7 +52,7 @@ def find_issues(
     """Return the issues of a split node over all of its calls, in the order in which to fix them.
 
     Issues without a rewrite come first, then those that need a choice of the user, then the others, the
-    largest rewrite first. ``to_open`` returns a message for splits whose constant lengths shall be replaced.
+    largest rewrite first. ``to_open`` returns a message for splits whose constant lengths are replaced.
     """
     issues: dict[str, Issue] = {}
     for split_node in split_nodes:
@@ -70,7 +70,7 @@ def find_issues(
 
 
 def find_max_outputs(targets: Iterable[Target]) -> int | None:
-    """Return the maximum number of outputs of a Split for all targets, or None if there is no limit."""
+    """Return the maximum number of outputs of a Split that all targets support, or None if there is none."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 

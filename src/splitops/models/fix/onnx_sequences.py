@@ -25,7 +25,9 @@ _CARRIERS: Final = {
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Cast the data to a type of :data:`_CARRIERS`, cast the parts that are read back, and return the type.
+    """Cast the data to a type of :data:`_CARRIERS`, and each part that is read to its own type again.
+
+    Return the type of the sequence.
 
     Raises:
         NotApplicableError: there is no such type, or other nodes or the caller read the sequence.

@@ -66,7 +66,7 @@ class SplitReport:
         after: its description in the fixed model.
         reasons: the limits that it met and the rules that it broke; for an unfixable split, those left.
         cost: additional cost at run time, or empty.
-        possible: limits that it still meets for some inputs, because no rewrite avoids them.
+        possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """
 
     where: Where
@@ -112,7 +112,7 @@ class FixReport(ModelReport):
     Attributes:
         runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
             broken rules were repaired.
-        model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a path), an
+        model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the source model in order; a split in a function appears once for all calls.
         findings: the errors that :func:`splitops.check` finds in the fixed model for these runtimes, except

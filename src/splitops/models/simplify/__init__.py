@@ -83,7 +83,8 @@ def simplify(
         path.
 
     Raises:
-        ModelError: the model is not well formed, or the name of a rewrite or allowance is unknown.
+        ModelError: the model is not well formed, the name of a rewrite or allowance is unknown, or ``limit``
+            is not an integer.
 
     Examples:
         >>> import onnx.parser

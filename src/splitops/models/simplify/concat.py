@@ -22,7 +22,7 @@ from splitops.models.split_nodes.static_facts import (
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
-"""An input of a Concat: the split of this part, on the same axis, and its index. None for other inputs."""
+"""The split and the index of a part that a Concat on the same axis reads. None for other inputs."""
 
 
 def split_concat(node: ir.Node, editor: Editor) -> None:

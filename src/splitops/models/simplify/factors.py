@@ -93,7 +93,7 @@ class Factored:
         return popped
 
     def find_leading(self, axis: int, size: int) -> Factor | None:
-        """Return the outermost factor of an axis, divided to ``size``, or None if it begins no source axis."""
+        """Return the outermost factor of an axis, divided to ``size``. None if it begins no source axis."""
         factors = self.axes[axis]
         first = factors[0] if factors else None
         if first is None or not isinstance(first.size, int) or size < 2 or first.size % size:

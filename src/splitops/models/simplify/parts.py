@@ -179,7 +179,7 @@ def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
-    """Replace equivalent lengths by a number of parts, if the opset supports it.
+    """Replace lengths by an equivalent number of parts, if the opset supports it.
 
     The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """

@@ -146,7 +146,7 @@ def _read_contiguous_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple
 
 
 def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the axis and the positions of a Slice of one axis in larger steps, or None for other nodes."""
+    """Return the axis and the positions of a Slice in larger steps that a Reshape can replace, or None."""
     found = _find_sliced_axis(node, shape, editor)
     if found is None or _read_inner_sizes(shape, found[0]) is None:
         return None

@@ -108,7 +108,7 @@ def _compare_named(
 
 
 def _compare_outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[VersionChange]:
-    # Outputs are compared by position, since their names do not matter: in Split-1 it is "outputs...".
+    # Outputs are compared by position, since their names do not matter. Split-1 calls them "outputs...".
     for before, after in zip(old, new, strict=True):
         if before != after:
             yield VersionChange("output", after.name, before, after, _describe_fields(before, after))

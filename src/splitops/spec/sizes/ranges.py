@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
-    """Return the smallest range with all axis sizes in ``size`` that a division accepts, or None if none is.
+    """Return the range from the smallest to the largest size in ``size`` that a division accepts, or None.
 
     Examples:
         >>> find_valid_sizes(Division(SizeRule.EVEN, count=3), Range(2, 7))
@@ -76,7 +76,7 @@ def merge_unknown_lengths(lengths: tuple[int | None, ...]) -> Division:
 
 
 def hull(*dims: Dim | None) -> Dim | None:
-    """Return the smallest dimension that contains all given ones. None is ignored, and returned if alone.
+    """Return the smallest dimension that contains all ``dims`` that are not None, or None if all are None.
 
     Examples:
         >>> hull(2, Range(4, 5)), hull(Range(2, None, "N"), Range(2, None, "N"))
@@ -94,7 +94,7 @@ def hull(*dims: Dim | None) -> Dim | None:
 
 
 def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
-    """Return the range of ``of`` over the axis sizes in ``size`` that are accepted, or None if none is."""
+    """Return the range of ``of`` over all accepted axis sizes in ``size``, or None if there are none."""
     if isinstance(size, int):
         return of(size) if find_violation(division, size) is None else None
     # Beyond the horizon, values that are bounded no longer change.

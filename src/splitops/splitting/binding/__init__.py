@@ -1,7 +1,7 @@
 """Binding: check that a node or call is a valid split, and report the exact rule that it breaks.
 
-Inputs are :class:`Fact` objects, which may be incomplete, so execution, for which everything is known, shares
-all rules with inference and checks. The schema is compiled once (:mod:`.compiled_schema`). The other
+Inputs are :class:`Fact` objects, which may be incomplete. Execution, for which everything is known, therefore
+shares all rules with inference and checks. The schema is compiled once (:mod:`.compiled_schema`). The other
 modules are the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their
 number), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """

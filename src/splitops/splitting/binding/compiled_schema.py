@@ -65,7 +65,7 @@ _ROWS: Final[dict[int, CompiledSchema]] = {}
 
 
 def compile_schema(schema: OperatorSchema) -> CompiledSchema:
-    """Return a schema in the form for binding. Each schema is compiled only once."""
+    """Return the :class:`CompiledSchema` of a schema. Each schema is compiled only once."""
     compiled = _ROWS.get(id(schema))
     if compiled is None:
         compiled = _ROWS[id(schema)] = _compile(schema)

@@ -32,7 +32,7 @@ class Fact:
 def make_fact(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
     """Return the facts about an array. With ``value``, they include the elements if the rank is 0 or 1.
 
-    With ``value``, a type that no operator accepts is returned for an array with masked elements.
+    With ``value``, an array with masked elements gets a type that no operator accepts.
     """
     numbers: Any = None
     if value and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):

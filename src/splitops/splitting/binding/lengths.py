@@ -114,7 +114,7 @@ def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]
 
 
 def _check_length(node: Node, place: Operand, value: Number | None) -> int | None:
-    """Return a length as an integer. Raise the error if it is not an integer of 64 bits."""
+    """Return a length as an int, or None if it is unknown. Raise RuleError if it is not a 64-bit integer."""
     if value is None:
         return None
     if not INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
