@@ -155,7 +155,7 @@ class _Drawing:
         self._draw_label(cell, x, y, width, height, get_ink(fill))
 
     def _draw_label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
-        """Write the size of a cell into it: rotated if the cell is too narrow, or on phones not at all."""
+        """Write the size of a cell into it, rotated if necessary. On phones, very narrow ones stay empty."""
         label = f"{cell.size:,}"
         for size in (16, 13, 12) if self.narrow else (16, 13, 10, 8):
             if _estimate_width(label, size) <= width - 1:

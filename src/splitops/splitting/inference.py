@@ -43,7 +43,7 @@ class Inference:
 def infer_binding(binding: Binding) -> Inference:
     """Infer the number and the shapes of the parts of a valid split, some of whose properties may be unknown.
 
-    The shapes contain every result that is possible. More than :data:`MAX_PARTS` parts are an error.
+    The shapes contain every result that is possible. More than :data:`MAX_PARTS` outputs are an error.
     """
     axes = _find_axes(binding)
     shape, sequence = binding.data.shape, binding.schema.gives_sequence

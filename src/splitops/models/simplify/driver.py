@@ -89,6 +89,9 @@ class AnnotateInferredPass(ir.passes.InPlacePass):
 
 
 def count_nodes(model: ir.Model) -> int:
-    """Return the number of nodes in all graphs. Parameters, Results and constants of IR are not counted."""
+    """Return the number of nodes in the main graph and its subgraphs.
+
+    Functions are not counted, nor are the inputs, results and constants of OpenVINO IR.
+    """
     ends: frozenset[str] = frozenset() if not has_layers(model) else _ENDS
     return sum(node.op_type not in ends for graph in model.graphs() for node in graph)

@@ -26,8 +26,8 @@ class Simplification(ModelReport):
         model: the simplified model, with the type of the original: ``onnx.ModelProto`` (also for an ONNX
             file), ``onnx_ir.Model`` or ``OpenVINOModel``.
         changes: the applied rewrites in order.
-        nodes_before: number of nodes of the original model, in all graphs and functions.
-        nodes_after: number of nodes of the simplified model.
+        nodes_before: number of nodes of the original model, without those in functions.
+        nodes_after: number of nodes of the simplified model, counted in the same way.
         kept_for: runtimes for which the model was fixed, if rewrites that could undo the fix were excluded.
     """
 

@@ -54,7 +54,7 @@ class Node:
 
 
 def read_data(node: Node) -> Fact:
-    """Check the attributes, inputs and data type against the operator version, and return the data."""
+    """Check attributes, inputs and data type against the operator version. Return facts about the data."""
     compiled = node.schema
     if not compiled.attributes.issuperset(node.attributes):
         name = next(name for name in node.attributes if name not in compiled.attributes)
