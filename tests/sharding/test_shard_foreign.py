@@ -194,6 +194,7 @@ MEGATRON = {
     "decoder.layers.0.self_attention.linear_qkv.bias": ((48,), 0),
     "decoder.layers.0.self_attention.linear_proj.weight": ((16, 32), 1),
     "decoder.layers.0.mlp.linear_fc1.weight": ((48, 16), 0),
+    "decoder.layers.0.mlp.linear_fc1.bias": ((48,), 0),
     "decoder.layers.0.mlp.linear_fc2.weight": ((16, 24), 1),
     "decoder.final_layernorm.weight": ((16,), None),
     "output_layer.weight": ((40, 16), 0),
@@ -229,7 +230,7 @@ def test_names_of_megatron(tmp_path: Path, shapes, ranks: int, config) -> None:
     for name, array in whole.items():
         axis = shapes[name][1]
         for rank in range(ranks):
-            if name.endswith("linear_fc1.weight"):  # gate and up of each rank
+            if "linear_fc1" in name:  # gate and up of each rank
                 both = [np.split(half, ranks)[rank] for half in np.split(array, 2)]
                 cut[rank][name] = np.concatenate(both)
             else:

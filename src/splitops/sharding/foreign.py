@@ -152,13 +152,18 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: s
     """Return the plan of the program that has written the ranks."""
     shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    ranks = len(next(iter(parts.values())))
     for known in read_table("foreign.toml")["plan"]:
         found = [[s for n, s in matrices.items() if match_glob(known[key], n)] for key in ("up", "down")]
         if all(found):
-            fused = {"hf": "packed_colwise"} if found[0][0][0] == 2 * found[1][0][1] else {"axis": 0}
+            inner = found[1][0][1]
+            is_fused = found[0][0][0] == 2 * inner
+            weight = {"hf": "packed_colwise"} if is_fused else {"axis": 0}
+            bias = {"axis": 0} | ({"sections": [inner * ranks] * 2} if is_fused else {})
+            up = known["up"], known["up"].replace(".weight", ".bias")
             cut = [{"match": known[key], "axis": axis} for axis, key in enumerate(("columns", "rows"))]
-            rules = [{"match": known["up"], **fused}, *cut, {"match": "*", "replicate": True}]
-            return {"version": 1, "rule": rules}
+            fused = [{"match": match, **rule} for match, rule in zip(up, (weight, bias), strict=True)]
+            return {"version": 1, "rule": [*fused, *cut, {"match": "*", "replicate": True}]}
     return make_auto_plan(config, [*parts], layout)
 
 
