@@ -82,7 +82,7 @@ _STATES: Final = {"no-result": "no result", "absent": "not installed", "failed":
 @click.option("--seconds", type=click.FloatRange(0.1, 3600), default=30, help="Time limit for one case.")
 @click.option("--memory", type=BYTES, default="4G", help="Memory limit for one implementation.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="How many implementations run at the same time.  "
-              "[default: the number of cores]")  # fmt: skip
+              "[default: the number of cores, at most 8]")  # fmt: skip
 @click.option("--shrink/--no-shrink", default=True, help="Look for the smallest case of each finding.")
 @json_option
 @click.version_option(__version__, prog_name="splitops-compare")

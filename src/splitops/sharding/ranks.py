@@ -53,8 +53,7 @@ class RankTensor(LazyTensor):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the result of :meth:`numpy`, converted and copied if requested."""
-        found = self.numpy()
-        return found.astype(dtype or found.dtype, copy=bool(copy))
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
         """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, not the file.

@@ -150,7 +150,7 @@ def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:
     """Return the number of elements of a 1-D input, which must be known."""
     shape = unwrap(builder.find_shape(value), what)
-    return unwrap(shape[0] if isinstance(shape[0], int) else None, what)
+    return unwrap(shape[0] if len(shape) == 1 and isinstance(shape[0], int) else None, what)
 
 
 def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:

@@ -168,9 +168,13 @@ def get_first_way(
     """
     search = _Search(split_node, target, prefer, must_differ)
     found = next(search.iter_ways(), None)
-    if found is None:
-        raise search.against.get(False) or search.against[True]
-    return found
+    if found is not None:
+        return found
+    reasons = [search.against[minor] for minor in (False, True) if minor in search.against]
+    if reasons:
+        raise reasons[0]
+    got, expected = f"there is no way to write {split_node.schema} for it", "it would need too many nodes"
+    raise rule_error(str(target), Rule.OPERATOR_VERSION, got, expected, where=split_node.where)
 
 
 def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:

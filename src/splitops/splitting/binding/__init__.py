@@ -13,7 +13,7 @@ from typing import Any
 
 from splitops.common.json_values import record
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
-from splitops.spec.operators.schemas import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema, SourceKind
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.splitting.binding.axis import find_axis, read_keepdims
@@ -64,13 +64,17 @@ class Binding:
             got, expected = "axis has no value", "it must be an integer"
             raise rule_error(str(self.schema), Rule.AXIS_DTYPE, got, expected, where=self.where)
         if self.division is None:
-            raise rule_error(
-                str(self.schema),
-                Rule.LENGTHS_DTYPE,
-                f"{self.schema.lengths[-1].name} = {shown(list(self.lengths or ()))}",
-                "each length must be an integer",
-                where=self.where,
-            )
+            sources = [*self.schema.lengths, *filter(None, [self.schema.count])]
+            operands = [source.name for source in sources if source.kind is not SourceKind.OUTPUTS]
+            names = " or ".join(dict.fromkeys(operands))
+            got, expected = f"{names} has no value", "it must be known"
+            if self.lengths is not None:
+                got, expected = (
+                    f"{self.schema.lengths[-1].name} = {shown(list(self.lengths))}",
+                    "each length must be an integer",
+                )
+            rule = Rule.LENGTHS_DTYPE if self.schema.lengths else Rule.PARTS_COUNT
+            raise rule_error(str(self.schema), rule, got, expected, where=self.where)
         assert self.squeeze is not None
         shape: Any = self.data.shape
         assert Range not in map(type, shape)
