@@ -73,7 +73,7 @@ __all__ = [
     "simplify_with_report",
 ]
 
-# Functions on models are imported on first use, since importing onnx takes longer than all the rest.
+# Functions for models are imported on first use, since importing onnx takes longer than everything else.
 _ON_DEMAND = {
     "check": "splitops.models.check",
     "convert": "splitops.models.convert",

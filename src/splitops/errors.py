@@ -70,7 +70,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of an error in a model. Unknown fields are None.
+    """The location of an error in a model. Unknown fields are None.
 
     Examples:
         >>> Where("model.onnx", node="split").as_dict()
@@ -90,25 +90,25 @@ class Where:
     """Name of the operator's attribute."""
 
     def __str__(self) -> str:
-        # The place of a call is its arguments, which the message names already.
+        # A call is located by its arguments, which the message names already.
         if self.model is None and self.graph is None and self.node is None:
             return ""
         return ", ".join(f"{name} {one_line(repr(value), 200)}" for name, value in self.as_dict().items())
 
     def as_dict(self) -> dict[str, str]:
-        """Return the known fields by name, from the model inwards, as values for JSON."""
+        """Return the known fields by name, from the model inwards, as JSON-serialisable values."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 NOWHERE = Where()
-"""The place of errors in calls, which have no model."""
+"""The location of errors in calls, which have no model."""
 
 
 class SplitError(ValueError):
     """Base class of all errors that splitops raises on purpose.
 
     Attributes:
-        where: place of the error.
+        where: location of the error.
     """
 
     where: Where
@@ -144,7 +144,7 @@ class ModelError(SplitError):
 
 
 class FileError(SplitError):
-    """A tensor file cannot be read, split, merged or written: it is malformed, has changed, or exists."""
+    """A tensor file cannot be read, split, merged or written: it is malformed, changed or already exists."""
 
 
 class PlanError(SplitError):
@@ -252,7 +252,7 @@ def rule_error(
     where: Where | None = None,
     **values: Any,
 ) -> RuleError:
-    """Return the error of a broken rule, of the subclass for the rule's group. ``values`` are its values."""
+    """Make the error for a broken rule, as the subclass for its group. ``values``: see :class:`RuleError`."""
     return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
 
 
@@ -309,7 +309,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def without_passwords(text: str) -> str:
-    """Remove user names and passwords from the addresses in a text, since messages end up in logs.
+    """Remove user names, passwords and tokens from the URLs in a text, since messages end up in logs.
 
     Examples:
         >>> without_passwords("cannot read ftp://me:secret@host/x.npy")
@@ -318,7 +318,7 @@ def without_passwords(text: str) -> str:
     return _PASSWORD.sub("...@", text)
 
 
-_PASSWORD = re.compile(r"(?<=://)[^\s/@'\":]*:[^\s/@'\"]*@")
+_PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -359,7 +359,7 @@ def format_bytes(size: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a text as one line of at most ``limit`` characters. A longer text loses its middle.
+    """Return a text as one line of at most ``limit`` characters. The middle of a longer text is left out.
 
     Examples:
         >>> one_line("a" * 100, 40)
@@ -374,7 +374,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def brief(values: Any, limit: int = 8) -> str:
-    """Return a list of numbers as text for a message. A list of more than ``limit`` loses its middle.
+    """Return a list of numbers as text for a message. Of more than ``limit``, the middle is left out.
 
     Examples:
         >>> brief(range(3))

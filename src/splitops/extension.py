@@ -1,12 +1,11 @@
 """Building blocks for packages that extend splitops, such as splitops-compare.
 
 Documents: :func:`parse_json` and :func:`parse_toml` parse hostile text with limits,
-:func:`find_problem` checks the values with a JSON Schema, and :func:`to_json_values` and
+:func:`find_problem` checks values against a JSON Schema, and :func:`to_json_values` and
 :func:`read_values` convert dataclasses. Files: :func:`read_bounded` reads a file with a size limit, and
 :class:`StagedFiles` writes a set of files atomically. Models: :class:`Builder` builds an OpenVINO IR, and
-:func:`to_bytes` serialises it. Commands: :class:`Command` reports errors as
-``splitops`` does, and :func:`run_command` runs it. The other names are its options, argument types and
-output.
+:func:`to_bytes` serialises it. Commands: :class:`Command` reports errors as ``splitops`` does, and
+:func:`run_command` runs it. The other names are options, argument types and output functions of commands.
 """
 
 from __future__ import annotations
@@ -67,6 +66,6 @@ _OF_MODELS = ("Builder", "OpenVINOModel", "Output", "to_bytes")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_MODELS:  # these import onnx-ir, which commands need not
+    if name not in _OF_MODELS:  # importing these loads onnx-ir, which many commands do not need
         raise make_attribute_error(__name__, name)
     return getattr(import_module(_MODELS), name)

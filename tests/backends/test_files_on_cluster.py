@@ -129,7 +129,9 @@ def test_a_worker_that_dies_costs_its_tasks_alone(source, tmp_path, cluster, exp
     scheduler.transition_log.clear()
     plan(source, tmp_path / "out").run(memory=MEMORY, cluster=cluster, progress=progress)
     assert killed
-    done = [key for key, _, state, *_ in scheduler.transition_log if state == "memory" and "done-" in key]
+    done = [
+        key for key, _, state, *_ in scheduler.transition_log if state == "memory" and "_run_task-" in key
+    ]
     assert len(set(done)) == len(submitted)
     assert len(done) <= len(submitted) + 4  # what it had not yet told is done again, and nothing else
     assert found(tmp_path / "out") == expected
@@ -229,7 +231,11 @@ def test_workers_that_see_other_folders_are_rejected(source, tmp_path, cluster, 
     """As if the workers had another file system: what this process says is there is not."""
     real = by_cluster._write_marker
     for changed, value, problem in (
-        ("sign", str(tmp_path / "none" / "sign"), r"worker tcp://.* cannot access the folder .*no such file"),
+        (
+            "marker",
+            str(tmp_path / "none" / "marker"),
+            r"worker tcp://.* cannot access the folder .*no such file",
+        ),
         ("text", "another", r"worker tcp://.* cannot access the folder"),
         ("sources", {"/none/x.npy": (1, 1)}, "cannot access '/none/x.npy'"),
         ("sources", {str(source): (1, 1)}, r"has another file at .*x\.npy"),

@@ -2,7 +2,8 @@
 
 Of every configuration class that declares a plan, models are built without memory. transformers cuts their
 parameters for the first of two ranks; ``auto`` cuts the tensors of their checkpoints. The elements of the
-rank must be as many. Prints what differs and what could not be built as JSON.
+rank must be as many. The sizes of the first model of each class are padded for a number of ranks that divides
+none of them. Prints what differs, what could not be built and what cannot be padded as JSON.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from splitops.files import StoredTensor
 from splitops.files.tensors import Unit
 from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.expressions import Names
+from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.plan_language import match_rules, read_shard_rules
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from dev.tools import transformers_plans as generate
 
 RANKS = 2
+PAD_FOR = 7
 TAKEN_APART = "taken apart as they are loaded"
 """Tensors that become more than one parameter: of these, the elements of all together are compared."""
 
@@ -96,6 +99,29 @@ def held_by_auto(model: Any, architecture: str) -> tuple[dict[str, int], int]:
     return held, sum(cut.axis is not None for cut in cuts)
 
 
+def pad(model: Any, architecture: str) -> tuple[int, str]:
+    """Pad the sizes of a whole model. Return how many tensors are padded, or why it cannot be."""
+    from transformers.core_model_loading import revert_weight_conversion
+
+    saved = revert_weight_conversion(model, model.state_dict())
+    stated = {**model.config.to_dict(), "architectures": [architecture]}
+    config = json.loads(json.dumps(stated, default=str))
+    tensors = [
+        StoredTensor(name, tuple(each.shape), "U8", Unit(1, 1), 0, each.numel())
+        for name, each in saved.items()
+    ]
+    rules = read_shard_rules(make_auto_plan(config, list(saved)))
+    matches = separate_sizes(match_rules(rules, tensors, Names({}, config)), tensors)
+    try:
+        padded, _ = pad_sizes(matches, config, PAD_FOR, 1)
+    except PlanError as error:
+        return 0, error.message
+    cuts = [kind.cut(1) for kind in padded.kinds]
+    said = make_padded_config(padded, cuts, config, "hf").warnings
+    wrong = [line for line in said if "keeps" in line or "no size" in line]
+    return sum(cuts[number].padded > 0 for number in padded.numbers.tolist()), "; ".join(wrong)
+
+
 def compared(part: int, parts: int) -> dict[str, Any]:
     """Compare some of the classes."""
     import torch.distributed as dist
@@ -110,6 +136,8 @@ def compared(part: int, parts: int) -> dict[str, Any]:
     held: list[str] = []
     differ: dict[str, list[str]] = {}
     without: dict[str, str] = {}
+    padded: dict[str, int] = {}
+    unpadded: dict[str, str] = {}
     for name, architectures in sorted(classes().items())[part::parts]:
         try:
             if not _declares(name):
@@ -147,7 +175,9 @@ def compared(part: int, parts: int) -> dict[str, Any]:
             models, tensors = models + 1, tensors + cut
         else:
             held.append(name)
-    return {"held": held, "models": models, "tensors": tensors, "differ": differ, "without": without}
+            padded[name], unpadded[name] = pad(found[0], architecture) if found[0].tp_plan else (0, "")
+    more = {"padded": padded, "unpadded": {name: said for name, said in unpadded.items() if said}}
+    return {"held": held, "models": models, "tensors": tensors, "differ": differ, "without": without, **more}
 
 
 def _declares(name: str) -> bool:

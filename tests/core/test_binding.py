@@ -532,7 +532,19 @@ def test_what_is_all_known_is_a_request() -> None:
             "split_lengths = [1, None]",
             "each length must be an integer",
         ),
-        (node(SPLIT_1, DATA, Fact(FLOAT32)), "lengths.dtype", "split = []", "each length must be an integer"),
+        (node(SPLIT_1, DATA, Fact(FLOAT32)), "lengths.dtype", "split has no value", "it must be known"),
+        (
+            node(SPLIT_18, DATA, num_outputs=UNKNOWN, outputs=2),
+            "lengths.dtype",
+            "split or num_outputs has no value",
+            "it must be known",
+        ),
+        (
+            node(EVEN, DATA, AXIS, num_splits=UNKNOWN, outputs=2),
+            "parts.count",
+            "num_splits has no value",
+            "it must be known",
+        ),
     ],
 )
 def test_a_request_needs_all_of_it(made: Node, rule: str, got: str, expected: str) -> None:

@@ -360,6 +360,7 @@ def test_no_message_says_where_in_memory_an_object_lies() -> None:
     [
         ("cannot read ftp://me:secret@host/x", "cannot read ftp://...@host/x"),
         ("s3://key:a:b@host and ssh://:x@host", "s3://...@host and ssh://...@host"),
+        ("https://token@host/x.npy", "https://...@host/x.npy"),
         ("http://host:80/a@b", "http://host:80/a@b"),
         ("'http://host:80' at me@here", "'http://host:80' at me@here"),
     ],

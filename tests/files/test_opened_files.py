@@ -93,6 +93,7 @@ ALLOWED = {
     "files/formats/zarr_store.py": "arrays, through the store of a folder",
     "sharding/checkpoint.py": "files of a folder, or the model that a caller names",
     "sharding/distributed.py": "files of a folder",
+    "sharding/foreign.py": "files of a folder",
     "sharding/manifest.py": "files of a folder",
     "sharding/ranks.py": "maps files of a folder that are open",
     # Files that are written, and read back
@@ -249,6 +250,23 @@ def test_documents_of_ranks_are_read_out_of_their_folder_on_request_alone(tmp_pa
         with pytest.raises(SplitError, match="through a symbolic link"):
             run(tmp_path / "ranks")
         run(tmp_path / "ranks", allow_links=True)
+
+
+@pytest.mark.parametrize("name", ["consolidated.01.safetensors", "config.json", "params.json"])
+def test_ranks_of_other_programs_are_read_out_of_their_folder_on_request_alone(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "m").mkdir()
+    for rank in range(2):
+        save_file({"a": np.arange(8.0)}, tmp_path / "m" / f"consolidated.{rank:02}.safetensors")
+    for other in {name, "params.json"} - {"consolidated.01.safetensors"}:
+        (tmp_path / "m" / other).write_text("{}")
+    moved_out(tmp_path / "m" / name, 1)
+    everything = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    for run in (sharding.merge, lambda path, plan, **more: sharding.plan(path, plan, ranks=1, **more)):
+        with pytest.raises(SplitError, match="through a symbolic link"):
+            run(tmp_path / "m", everything)
+        run(tmp_path / "m", everything, allow_links=True)
 
 
 def test_external_data_is_read_out_of_its_folder_on_request_alone(tmp_path: Path) -> None:

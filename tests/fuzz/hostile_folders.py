@@ -131,6 +131,19 @@ def _distributed(folder: Path, word: str) -> None:
     (folder / "manifest.json").unlink()
 
 
+def _foreign(folder: Path, word: str) -> None:
+    for rank in range(2):
+        (folder / f"mp_rank_{rank:02}").mkdir()
+        save_file(_tensors(word), folder / f"mp_rank_{rank:02}" / "model.safetensors", {"format": word})
+    (folder / "config.json").write_text(json.dumps({"architectures": [word]}))
+
+
+def _consolidated(folder: Path, word: str) -> None:
+    for rank in range(2):
+        save_file(_tensors(word), folder / f"consolidated.{rank:02}.safetensors", {"format": word})
+    (folder / "params.json").write_text(json.dumps({"dim": 8, "said": word}))
+
+
 def _documents(folder: Path, word: str) -> None:
     _checkpoint(folder, word)
     (folder / "plan.json").write_text(json.dumps(PLAN))
@@ -155,7 +168,7 @@ FOLDERS: dict[str, Callable[[Path, str], None]] = {
     found.__name__[1:]: found
     for found in (
         *(_checkpoint, _indexed, _numbered, _gguf, _lone_gguf, _onnx, _ir, _zarr, _zarr2, _zarr_group, _hdf5),
-        *(_arrays, _ranks, _distributed, _documents, _adapter),
+        *(_arrays, _ranks, _distributed, _foreign, _consolidated, _documents, _adapter),
     )
 }
 """What is made in a folder, with a word in its contents and names."""

@@ -179,7 +179,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
     ),
     "shard": (
         [["x.npy", ".", "none"], ["--ranks"], NUMBERS],
-        {"--plan": ["auto", "x.npy"], "--layout": ["hf", "no"], "--json": None},
+        {
+            "--plan": ["auto", "x.npy"],
+            "--pad": None,
+            "--pad-for": NUMBERS,
+            "--layout": ["hf", "no"],
+            "--json": None,
+        },
     ),
     **{
         command: (

@@ -31,7 +31,8 @@ MODEL = ("onnx", "ir")
 ONE_FILE = ("checkpoint", "lone_gguf", "hdf5", "arrays", "zarr", "zarr2", "zarr_group", *MODEL)
 SEVERAL = ("indexed", "numbered", "gguf")
 CHECKPOINT = ("checkpoint", "indexed", "numbered", "gguf", "lone_gguf")
-RANKS = ("ranks", "distributed")
+FOREIGN = ("foreign", "consolidated")
+RANKS = ("ranks", "distributed", *FOREIGN)
 TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "check": {
         "check {model}": MODEL,
@@ -64,6 +65,7 @@ TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {
     "merge": {
         "merge {folder} --out OUT": (*CHECKPOINT, *RANKS),
         "merge {onnx} --out OUT.onnx": ("onnx",),
+        "merge {folder} --plan PLAN --out OUT": FOREIGN,
         "merge {file} {file} --out OUT.npy": ("zarr", "zarr2", "hdf5", "arrays"),
     },
     "fuse": {
@@ -324,7 +326,7 @@ def test_no_name_of_a_file_is_a_traceback(yard: Yard, tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["checkpoint", "ranks"])
+@pytest.mark.parametrize("kind", ["checkpoint", "ranks", "foreign"])
 def test_no_name_beside_a_model_is_a_traceback(yard: Yard, tmp_path: Path, kind: str, name: str) -> None:
     folder = tmp_path / "m"
     folder.mkdir()

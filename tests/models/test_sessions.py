@@ -509,6 +509,7 @@ def test_a_closed_session_has_no_events():
     with splitops.session(LEGAL, "onnxruntime", profile=True) as ready:
         ready.run({"x": X})
         assert ready.events()
+        assert ready.events() == ready.events()
     with pytest.raises(ModelError, match="the session is closed"):
         ready.events()
 

@@ -146,7 +146,6 @@ def test_heads_repeat_where_there_are_fewer_than_ranks():
             2,
             "replicate = [2], but there are 2 sections",
         ),
-        (AxisSharding(0, sections=(4, 5), pad_to=4), 9, 2, "sections cannot be padded"),
         (AxisSharding(0, even=True), 5, 2, "requires equal parts, but axis 0 of data (5,) has size 5"),
         (AxisSharding(0, sections=(4, 12), pack=8), 2, 1, "would split 8 packed elements"),
     ],
@@ -162,6 +161,15 @@ def test_padding_is_at_the_end_and_no_piece_holds_it():
     assert cut.shards[3].pieces == (Piece(768, 233, 0),)
     wide = shard_axis(AxisSharding(0, pad_to=8), 1, 4)
     assert [shard.pieces for shard in wide.shards] == [(Piece(0, 1, 0),), (), (), ()]
+
+
+def test_each_section_is_padded():
+    cut = shard_axis(AxisSharding(0, sections=(5, 3), pad_to=4), 8, 2)
+    assert cut.padded == 12
+    assert cut.shards == (
+        Shard(6, (Piece(0, 4, 0), Piece(5, 2, 4))),
+        Shard(6, (Piece(4, 1, 0), Piece(7, 1, 4))),
+    )
 
 
 def test_a_remainder_takes_what_is_left():

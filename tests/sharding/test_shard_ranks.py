@@ -64,6 +64,9 @@ def test_a_tensor_of_a_rank_is_sliced_and_split_like_one_of_any_file(tmp_path: P
     parts = splitops.onnx.split(tensor, [2, 4], axis=1)
     assert [np.asarray(part).tolist() for part in parts] == [data[2:, :2].tolist(), data[2:, 2:].tolist()]
     assert np.shares_memory(np.asarray(tensor), tensor.numpy())
+    assert np.asarray(tensor, np.complex128).dtype == np.complex128
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(tensor, np.complex128, copy=False)
     assert not np.shares_memory(np.array(tensor), tensor.numpy())
 
 

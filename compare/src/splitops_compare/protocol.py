@@ -47,7 +47,7 @@ def check_document(value: Any, kind: str, subject: str = "this is") -> None:
     """Check a value against the schema of a ``kind`` of document, a key of ``_SCHEMAS``.
 
     Raises:
-        CompareError: the value does not match it. The message begins with ``subject``.
+        CompareError: the value does not fit the schema. The message begins with ``subject``.
     """
     name, definition = _SCHEMAS[kind]
     root = load_schema(name)

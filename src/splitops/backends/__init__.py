@@ -1,7 +1,7 @@
 """Backends: one thin adapter per array library, chosen by the type of the array.
 
 Finding a backend never imports its library: if an array of it exists, it is already loaded. Other packages
-add a backend by an entry point in the group ``splitops.backends``. Its name is the top-level package of the
+add a backend with an entry point in the group ``splitops.backends``. Its name is the top-level package of the
 array type, and its value is a :class:`Backend`, which ``splitops.testing`` can test.
 """
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP: Final = "splitops.backends"
-"""Group of the entry points by which other packages add backends."""
+"""Group of the entry points with which other packages add backends."""
 
 
 class Backend(Protocol):
@@ -60,7 +60,7 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the library, as listed in :data:`BACKENDS`."""
+        """The capabilities of the library, as listed in splitops. Backends of other packages override it."""
         return _ENTRIES[self.name].capabilities
 
     def get_shape(self, array: Any) -> tuple[Any, ...]:
@@ -103,7 +103,7 @@ class Backend(Protocol):
         """Check all buffers, then copy the parts into them.
 
         Raises:
-            ArrayError: a buffer does not match its part or overlaps. Nothing is written then.
+            ArrayError: a buffer does not match its part, or overlaps other memory. Nothing is written then.
         """
         ...
 
@@ -170,7 +170,7 @@ def _find(cls: type) -> Backend | None:
 
 
 def _find_types(entry: LibraryEntry) -> list[type]:
-    """Return the array types of a library; empty if the library is not loaded."""
+    """Return the array types of a library, or an empty list if the library is not loaded."""
     places = (path.rpartition(".") for path in entry.roots)
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in places)
     return [root for root in found if isinstance(root, type)]

@@ -14,7 +14,7 @@ from splitops.errors import ArrayError
 from splitops.native import SplitPlan
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
-# The dtypes of the standard. They are compared, because libraries print them differently.
+# The dtypes of the standard. Dtypes are compared as objects, because libraries print them differently.
 _STANDARD: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
@@ -52,7 +52,7 @@ class _ArrayApi(Backend):
 
 
 def _read_values(array: Any) -> Any:
-    """Return the values of an array of rank 0 or 1, or zeros of another rank, which binding rejects."""
+    """Return the values of an array as Python numbers, or a zero if its rank is above 1 and thus invalid."""
     if len(array.shape) > 1:
         return np.zeros((1,) * len(array.shape)).tolist()
     if len(array.shape) == 1:

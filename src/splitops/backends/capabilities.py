@@ -35,7 +35,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """An array library: its name, which its adapter has too, and the root classes of its array types."""
+    """An array library: its name, which is also that of its adapter, and the roots of its array types."""
 
     name: str
     roots: tuple[str, ...]
@@ -146,7 +146,7 @@ DLPACK: Final = LibraryEntry(
         element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
     ),
 )
-"""Any other array with ``__dlpack__``. On the CPU, its memory is split as a NumPy array."""
+"""Any other array with ``__dlpack__`` in CPU memory, which is split as a NumPy array."""
 
 
 def format_capability_table(named: dict[str, Capabilities]) -> tuple[tuple[str, ...], ...]:

@@ -1,4 +1,4 @@
-"""Backend for Dask: lazy parts by Dask's slicing, which keeps whole chunks. Nothing is computed."""
+"""Backend for Dask: lazy parts by Dask's slicing. Nothing is computed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Backend for arrays that only have DLPack. On the CPU, their memory is split as a NumPy array.
+"""Backend for arrays in CPU memory that only support DLPack. They are split as NumPy arrays.
 
-Such an array cannot be sliced by its library, so the parts are NumPy arrays that share its memory.
+Their library may not be able to slice them, so the parts are NumPy arrays that share their memory.
 """
 
 from __future__ import annotations

@@ -22,8 +22,10 @@ Array = npt.NDArray[Any]
 def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> list[tuple[str, Any]]:
     """Check that the buffers match their parts, and return them with their names for messages.
 
-    They must be of type ``kind`` and have the dtype and device of ``data``. The first that is not is an
-    ArrayError.
+    They must be of type ``kind``, and have the dtype and device of ``data``.
+
+    Raises:
+        ArrayError: there are too few or too many buffers, or one does not match.
     """
     if len(out) != len(plan.sizes):
         raise ArrayError(f"out has {len(out)} arrays, but there are {len(plan.sizes)} parts")
@@ -46,13 +48,13 @@ def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> 
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Check that no buffer overlaps the data, itself or another buffer: that is an ArrayError."""
+    """Raise ArrayError if a buffer overlaps the data, itself or another buffer."""
     for index, buffer in enumerate(out):
         if _may_overlap_itself(buffer):
             raise ArrayError(f"elements of out[{index}] share memory with each other")
         if np.shares_memory(buffer, data):
             raise ArrayError(f"out[{index}] overlaps data")
-    # Sorted by address, only buffers whose bounds overlap need the exact test, which is slow.
+    # After sorting by address, only buffers whose bounds overlap need the exact test, which is slow.
     bounds = sorted((*byte_bounds(buffer), index) for index, buffer in enumerate(out) if buffer.size)
     crossing: list[tuple[int, int]] = []
     for low, high, index in bounds:
@@ -67,7 +69,7 @@ def check_disjoint(data: Array, out: Sequence[Array]) -> None:
 def _may_overlap_itself(array: Array) -> bool:
     """Return whether elements may share memory, as in a broadcast array or a sliding window.
 
-    They do not if each stride is larger than the extent of all smaller strides. That is true for every array
+    They do not if each stride is at least the extent of all smaller strides. That is true for every array
     that NumPy makes without stride tricks.
     """
     if not array.size:
@@ -97,7 +99,7 @@ class _Memory:
 
 
 def make_placeholder(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
-    """Make an array with the given memory layout that must not be read.
+    """Make an array with the given memory layout, whose elements must not be read.
 
     Strides are in bytes. The address of an empty tensor may be 0.
     """

@@ -8,7 +8,7 @@ from splitops.native import SplitPlan
 
 
 def slice_parts(plan: SplitPlan, array: Any) -> tuple[Any, ...]:
-    """Return the parts of an array by its ``__getitem__``, which keeps masks, units and names."""
+    """Slice an array into its parts with its ``__getitem__``, which keeps masks, units and names."""
     before: tuple[Any, ...] = (slice(None),) * plan.axis
     if plan.squeeze:
         return tuple(array[(*before, offset, ...)] for offset in plan.offsets)

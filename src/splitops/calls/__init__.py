@@ -1,4 +1,4 @@
-"""Calls: from arguments to plans, and plans run on arrays.
+"""Calls of operators on arrays: make plans from the arguments, and run the plans.
 
 The modules, each using those before it: :mod:`.arguments` (arguments for binding), :mod:`.symbolic` (sizes
 that a library traces), :mod:`.plan`, :mod:`.execution`, :mod:`.plan_cache` (cached calls),

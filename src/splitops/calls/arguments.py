@@ -1,4 +1,4 @@
-"""Arguments of a call in the form of a node: data, attributes, inputs, declared outputs."""
+"""Convert the arguments of a call to the form of a node: data, attributes, inputs, number of outputs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _read_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
 
 
 def _to_numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
-    """Convert numbers to Python's types. An integer stays one among floats, which may not represent it."""
+    """Convert numbers to Python's types. Integers among floats stay integers: a float may be inexact."""
     return tuple(
         None if entry is None else int(entry) if isinstance(entry, int | np.integer) else float(entry)
         for entry in entries
@@ -115,7 +115,7 @@ def _make_attribute(value: Any) -> Any:
 
 
 def _make_input(value: Any, floats: ElementType | None) -> Fact:
-    """Return the facts about an input argument. Integers are int64, floats have the type ``floats``."""
+    """Return the facts about an input argument. Python's integers are int64, and floats are ``floats``."""
     if value is None:
         return Fact()
     if isinstance(value, Fact):
@@ -158,7 +158,8 @@ def as_array(data: Any, what: str = "data") -> Any:
     Arrays of every library are returned unchanged. Nested lists, numbers, a ``range``, and objects with a
     buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged.
 
-    Lists of unequal lengths, and values without a common element type, are an ArrayError.
+    Raises:
+        ArrayError: lists have unequal lengths, or values have no common element type.
     """
     listed = isinstance(data, _LISTED)
     if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):
@@ -201,8 +202,9 @@ def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
 
 
 def make_data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
-    """Return the facts about the data input. ``shape`` overrides the shape of the array, if it is known
-    better.
+    """Return the element type and shape of the data input.
+
+    ``shape`` replaces the shape of the array, if the caller knows it more precisely.
     """
     backend = get_backend(data)
     element_type = backend.get_element_type(data) or make_unknown_type(backend.get_dtype_name(data))

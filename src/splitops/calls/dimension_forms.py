@@ -1,8 +1,8 @@
-"""Partly known shapes as callers write them, and inference of one operator with such shapes.
+"""Partially known shapes as callers write them, and inference of one operator with such shapes.
 
 A shape is a sequence of dimensions, or None if even the rank is unknown. A dimension is an integer, a name,
-an interval ``(lo, hi)``, whose ``hi`` is None if it is unbounded, or None if it is unknown. Results have the
-same form.
+an interval ``(lo, hi)`` with ``hi`` None if it is unbounded, or None if it is unknown. Results have the same
+form.
 """
 
 from __future__ import annotations

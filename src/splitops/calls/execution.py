@@ -17,7 +17,7 @@ Parts = tuple[Any, ...] | list[Any]
 def call_plan(
     plan: SplitPlan, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None
 ) -> Parts:
-    """Split data of the plan's shape and any element type. ``copy`` and ``out`` are as in the functions."""
+    """Split data of the plan's shape. ``copy`` and ``out`` are as in :func:`splitops.onnx.split`."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
         # torch.compile executes this import while it traces.
@@ -35,7 +35,7 @@ def call_plan(
 def run(plan: SplitPlan, backend: Backend, data: Any, copy: bool | None, out: Sequence[Any] | None) -> Parts:
     """Split an array by a plan for its shape: return views or, with ``copy`` or ``out``, copies.
 
-    Nothing is written if a buffer in ``out`` does not match its part or overlaps.
+    Nothing is written if a buffer in ``out`` does not match its part or overlaps other memory.
     """
     if out is None:
         parts = backend.make_copies(plan, data) if copy else backend.make_views(plan, data)

@@ -1,4 +1,4 @@
-"""The functions of the dialects: their common code, and their caches."""
+"""Common code of the functions in :mod:`splitops.onnx` and :mod:`splitops.openvino`, and their caches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def define_function(name: str, domain: str) -> Callable[[_F], _F]:
-    """Cache the plans of an operator's function.
+    """Return a decorator that caches the plans of an operator's function.
 
-    Its parameters are the data, the operator's arguments by name, optionally ``opset``, then ``copy`` and
+    The function's parameters are the data, the operator's arguments, optionally ``opset``, then ``copy`` and
     ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code. Calls on other
     arrays are cached by :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function
     itself.
@@ -82,7 +82,7 @@ def call(
 ) -> Any:
     """Split an array like one operator version with these arguments.
 
-    ``copy``, ``out`` and the result, a tuple or a list, are as in the function.
+    ``copy``, ``out`` and the result, a tuple or a list, are as in the operator's function.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and isinstance(data, torch.Tensor):
@@ -117,7 +117,7 @@ def plan(
         dtype: NumPy dtype of the data, checked against the types of the operator version; None to skip the
             check.
         opset: opset that selects the version; None for the newest.
-        domain: ``""`` for ONNX, ``"openvino"``; None for the first of them that has the operator.
+        domain: ``""`` for ONNX, or ``"openvino"``; None for the first of them that has the operator.
         **arguments: arguments of the operator's function, such as ``axis``, ``split`` and ``num_outputs``.
 
     Returns:
@@ -125,6 +125,7 @@ def plan(
 
     Raises:
         RuleError: a rule is broken, as in the operator's function.
+        ArrayError: ``shape`` or ``dtype`` is invalid.
 
     Examples:
         >>> plan("VariadicSplit", shape=(6, 4), axis=0, split_lengths=[1, -1]).sizes
@@ -139,7 +140,7 @@ def plan(
 
 
 def _call_function(self: Any, /, *args: Any, **kwargs: Any) -> Parts:
-    """Call the function, or use the cached plan of an equal call."""
+    """Call the wrapped function. Only tracers see this: the native core itself uses cached plans."""
     parts: Parts = self.__wrapped__(*args, **kwargs)
     return parts
 

@@ -1,4 +1,4 @@
-"""Execution of single operators, given as a node of a model."""
+"""Execution of single operators, each given as a node of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 def read_only(value: _T) -> _T:
     """Return a read-only view of an array, and of every array in a list. Other values are returned unchanged.
 
-    So callers cannot change shared data by accident; ``np.array(view)`` makes a private copy.
+    Callers then cannot change shared data by accident; ``np.array(view)`` makes a private copy.
 
     Examples:
         >>> import numpy as np
@@ -44,7 +44,7 @@ def read_only(value: _T) -> _T:
 
 
 class NodeSplit:
-    """One operator as a node of a model, for any inputs. Caches the plans of equal inputs.
+    """A split operator, given as a node of a model, for any inputs. Caches the plans of equal inputs.
 
     ``attributes`` are integers or sequences of integers. ``outputs`` is the number of outputs that the node
     declares, or None.
@@ -95,7 +95,7 @@ class NodeSplit:
 
 
 def _make_key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
-    """Return the cache key: type and shape of the data, values of the other inputs. None if more matters."""
+    """Return the cache key of a call: dtypes, shapes and values. Return None if it cannot be cached."""
     key: list[Any] = []
     for index, array in enumerate(inputs):
         if array is None:
@@ -143,7 +143,7 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 def observe_splits(observer: Observer) -> Iterator[None]:
     """Call a function with the request and the plan of every split in the block, before the data is split.
 
-    Only splits by :func:`evaluate` in the same context are observed.
+    Only splits by :class:`NodeSplit` in the same context are observed.
     """
     token = _OBSERVER.set(observer)
     try:

@@ -33,7 +33,7 @@ def plan_arguments(
     if dtype is not None:
         try:
             element_type = make_fact(np.empty(0, dtype), value=False).type
-        except Exception as error:  # NumPy raises many kinds
+        except Exception as error:  # NumPy raises many kinds of errors
             raise ArrayError(f"dtype = {shown(dtype)}, but it must be a dtype of NumPy") from error
     fact = Fact(element_type, _check_shape(shape))
     return plan_request(bind_call(schema, fact, arguments).request())
@@ -70,7 +70,7 @@ def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Ma
         raise ArrayError(text) from error
     if symbolic is not None:
         return symbolic
-    # A rule is broken: binding the concrete sizes raises it.
+    # A rule is broken: binding the concrete sizes raises the error.
     try:
         sizes = tuple(size if size is None else int(size) for size in shape)
         exact = {name: specialise(value, backend.symbols) for name, value in arguments.items()}

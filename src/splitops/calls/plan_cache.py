@@ -1,6 +1,4 @@
-"""Cached plans of calls on the arrays of other libraries. Calls on NumPy arrays are cached by the native
-core.
-"""
+"""Cached plans of calls. If it is available, the native core caches calls on NumPy arrays itself."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from splitops.spec.operators.schemas import OperatorSchema
 
 _Value = TypeVar("_Value")
 MAX_REMEMBERED: Final = 256
-"""Maximum arguments and parts of a call that is cached."""
+"""Maximum number of lengths, and of parts, of a call that is cached."""
 
 
 class PlanCache(dict[tuple[Any, ...], _Value]):
@@ -78,7 +76,7 @@ def _is_exact(shape: Any, plan: SplitPlan, data: Any) -> bool:
 def _call_key(
     schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Return the cache key of a call, or None if an argument is not made of exact integers."""
+    """Return the cache key of a call, or None if an argument is not an integer or a list of integers."""
     try:
         key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.get_shape(data)]
     except (AttributeError, SplitError):  # a lazy tensor whose type NumPy does not have

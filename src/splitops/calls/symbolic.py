@@ -1,7 +1,7 @@
 """Plans with sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
 
-Symbolic sizes support Python's arithmetic and comparisons; a comparison makes the library record a condition.
-So the size rules of :mod:`splitops.spec.sizes.arithmetic` apply to them unchanged.
+Symbolic sizes support Python's arithmetic and comparisons, and the library records a condition for each
+comparison. The size rules of :mod:`splitops.spec.sizes.arithmetic` therefore apply to them unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_exact(shape: tuple[Any, ...]) -> bool:
 def hide_symbols(
     schema: OperatorSchema, arguments: Mapping[str, Any], symbols: tuple[Any, ...]
 ) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
-    """Return arguments that binding can check, and the lengths if any of them is symbolic, else None.
+    """Return arguments that binding can check, and the lengths if any of them is symbolic, or None.
 
     Binding gets symbolic lengths as unknown (None). A symbolic axis, count or chunk is specialised: it
     determines the number of parts.
@@ -58,9 +58,7 @@ def hide_symbols(
 
 
 def specialise(value: Any, symbols: tuple[Any, ...]) -> Any:
-    """Replace each symbolic integer in an argument by its concrete value, so that the trace is specialised to
-    it.
-    """
+    """Replace symbolic integers in an argument by their concrete values, which specialises the trace."""
     if isinstance(value, list | tuple):
         return [specialise(entry, symbols) for entry in value]
     return int(value) if isinstance(value, symbols) else value
@@ -71,7 +69,8 @@ def plan_symbolic(
 ) -> SymbolicPlan | None:
     """Plan a split with symbolic sizes. Return None if they break a rule.
 
-    A size of None is unknown. ``lengths`` is not None if any of them is symbolic.
+    ``lengths`` is not None if any of them is symbolic. A size of None in ``shape`` is unknown; on the split
+    axis, that is an ArrayError.
     """
     axis = binding.axis
     assert axis is not None

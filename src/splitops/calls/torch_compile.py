@@ -22,7 +22,7 @@ from splitops.spec.operators.schemas import OperatorSchema
 
 @dataclass(frozen=True)
 class TracedPlan(SymbolicPlan):
-    """A plan that is made while torch.compile traces, which cannot create objects of the native core."""
+    """A plan made while torch.compile traces: the tracer cannot create objects of the native core."""
 
     def __call__(self, data: Any, *, copy: bool | None = None, out: Sequence[Any] | None = None) -> Parts:
         """Split a tensor, like any plan."""

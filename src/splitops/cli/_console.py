@@ -28,7 +28,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a rich console on the present stdout or stderr that prints text literally, without markup."""
+    """Return a rich console on the current stdout or stderr. It prints text literally, without markup."""
     from rich.console import Console
 
     class _Console(Console):

@@ -46,7 +46,7 @@ def _read_format(text: str) -> Format:
 
 
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
-    """Read the tensors of a file or address. ``command`` is the subcommand that messages suggest."""
+    """Read which tensors are in a file or at a URL. Messages suggest the subcommand ``command``."""
     from splitops.files.addresses import is_address
     from splitops.files.plan_builder import read
 
@@ -197,7 +197,7 @@ def print_parts(
 
 
 def summarise(result: Report | DryRun) -> dict[str, Any]:
-    """Return the result of a run or dry run as values for JSON."""
+    """Return the result of a run or dry run as JSON-serialisable values."""
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 
@@ -240,7 +240,7 @@ def print_file_contents(
     *,
     as_json: bool,
 ) -> None:
-    """Print the files of a plan that splits no tensor. After a dry run, also print the tensors of each."""
+    """Print the files of a plan that does not split tensors; for a dry run, also the tensors in each file."""
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 

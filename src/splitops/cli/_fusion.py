@@ -1,4 +1,4 @@
-"""The options and the run of ``splitops fuse`` and ``splitops unfuse``."""
+"""Options and implementation of ``splitops fuse`` and ``splitops unfuse``."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def make_ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[
 
 
 def make_random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.NDArray[Any]:
-    """Return an array of random numbers: integers from the range of their type, other numbers normal."""
+    """Return an array of random elements: integers are uniform over their type's range, floats are normal."""
     count = _count_elements(shape, element_type)
     generator = np.random.default_rng(seed)
     name = element_type.name

@@ -24,7 +24,7 @@ from splitops.errors import SplitError, format_bytes
 INVALID: Final = 1
 """Exit code for an invalid model or invalid data. Click's code for wrong usage is 2."""
 _COMMAND: Final = "splitops.command"
-"""Key of the command's words in the ``meta`` of a context."""
+"""Key in the ``meta`` of a click context under which the command-line arguments are stored."""
 _MAX_COMMAND: Final = 1000
 """Maximum length of a command in a message, together with the name of the folder before it."""
 
@@ -138,7 +138,7 @@ def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
 
 
 def _quote(word: str) -> str:
-    """Quote a word for a shell, with ``$'...'`` escapes for characters that cannot be printed."""
+    """Quote an argument for a shell, with ``$'...'`` escapes for characters that cannot be printed."""
     import shlex
 
     if word.isprintable():

@@ -31,7 +31,7 @@ def _check_format(path: Path, param_type: click.Path, param: click.Parameter | N
 
 
 class _ModelFile(Existing):
-    """The path of a model to read. Its extension is its format."""
+    """The path of a model to read. Its extension determines the format."""
 
     name = "model file"
 
@@ -41,7 +41,7 @@ class _ModelFile(Existing):
 
 
 class _NewModelFile(click.Path):
-    """The path of a model to write. Its extension is its format."""
+    """The path of a model to write. Its extension determines the format."""
 
     name = "model file"
 
@@ -111,7 +111,7 @@ def make_for_option(help_: str) -> Callable[[_Function], _Function]:
 
 
 def print_outcome(out: Path | None, files: Sequence[Path]) -> None:
-    """Print the written files; if there are none, the file of a dry run, or that ``-o`` writes one."""
+    """Print the written files. Without any, print the file of a dry run, or advice to use ``-o``."""
     if files:
         print_model_written(files)
     elif out is not None:
@@ -150,8 +150,7 @@ def add_weights(model: Path) -> None:
 
 
 def check_extension(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
-    """Check that ``out`` has the extension of its format, and that writing it replaces no weights of
-    ``model``.
+    """Check the extension of ``out``, and that writing it replaces no weights of ``model``.
 
     If ``out`` is ``model`` itself, its weights may be replaced with it. ``keep_data`` writes no weights.
     """

@@ -47,7 +47,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
 
 
 def convert_schema(schema: OperatorSchema) -> dict[str, Any]:
-    """Return an operator version as values for JSON: ``operator``, such as ``"Split-18"``, and its fields."""
+    """Return an operator version as JSON-serialisable values: ``operator``, such as "Split-18", and more."""
     return {
         "operator": str(schema),
         **to_json_values(schema),
@@ -162,7 +162,7 @@ def _choose_operator(request: str, sizes: Sequence[int]) -> OperatorSchema:
 
 
 def _list_options(schema: OperatorSchema) -> tuple[str, ...]:
-    """Return the options, of ``sizes``, ``parts`` and ``chunk``, that an operator version supports."""
+    """Return which of the options ``sizes``, ``parts`` and ``chunk`` an operator version supports."""
     ways = {
         "sizes": bool(schema.lengths),
         "parts": schema.count is not None,

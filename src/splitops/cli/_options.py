@@ -23,7 +23,7 @@ else:
 
 
 class Read(_ParamType):
-    """Parameter type whose values ``read`` parses. Shells complete ``words``. A SplitError is wrong usage."""
+    """Parameter type with the parser ``read``, whose errors are usage errors. Shells complete ``words``."""
 
     def __init__(
         self, name: str, read: Callable[[str], Any], words: Callable[[], Iterable[str]] = tuple

@@ -26,8 +26,7 @@ Array = npt.NDArray[Any]
 
 
 def write_outputs(outputs: Mapping[str, Any], model: str, target: Path) -> dict[str, Any]:
-    """Write all outputs and ``outputs.json`` into the folder ``target``, or none of them. Return the
-    manifest.
+    """Write all outputs and ``outputs.json`` into the folder ``target``, or nothing. Return the manifest.
 
     An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
     on. Element types that NumPy lacks are written as unsigned integers of the same width, strings as
@@ -79,7 +78,9 @@ def describe_outputs(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def compute_statistics(array: Array) -> dict[str, Any]:
-    """Return minimum and maximum of the finite elements and the number of others; for booleans, of true ones.
+    """Return the minimum and maximum of the finite elements, and the number of other elements.
+
+    Only the number of true elements is returned for booleans, nothing for strings and complex numbers.
 
     Examples:
         >>> compute_statistics(np.array([1.5, np.nan, -2.0]))

@@ -33,7 +33,7 @@ NEW_FILE: Final = NewFile()
 
 
 class Existing(click.Path):
-    """The path of an existing file or folder, or an address, which is not opened yet."""
+    """The path of an existing file or folder, or a URL, which is not opened yet."""
 
     def __init__(self, *, file_okay: bool = True) -> None:
         super().__init__(file_okay=file_okay)
@@ -53,7 +53,7 @@ def _get_label(param: click.Parameter | None) -> str:
 
 
 def add_path(path: Path, label: str, *, written: bool = False) -> None:
-    """Register a path that the running command reads or writes, and check that it replaces no other one.
+    """Register a path that the running command reads or writes, and check that no path replaces another.
 
     ``label`` is the option or argument that names the path. ``--out`` may name the file of MODEL.
     """
@@ -79,7 +79,7 @@ def has_file_to_replace() -> bool:
 
 
 def reject_read(paths: Iterable[Path], label: str) -> None:
-    """Check that no other argument than ``label`` names one of the files that it writes."""
+    """Check that no argument other than ``label`` names one of the files that ``label`` writes."""
     context = click.get_current_context(silent=True)
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     for path in paths:
@@ -110,7 +110,7 @@ def _make_replace_error(path: Path, label: str, other: str, is_written: bool) ->
 
 
 def is_missing(path: Path) -> bool:
-    """Return whether a local path does not exist. Other addresses count as existing until they are read."""
+    """Return whether a local path does not exist. Other URLs count as existing until they are read."""
     from splitops.files.addresses import is_address, resolve_target
 
     here = resolve_target(path)

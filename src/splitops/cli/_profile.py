@@ -34,7 +34,7 @@ class Measurements:
     simplified: tuple[float, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return the measurements as JSON-serialisable values."""
         found = select_json_values(self, "seconds") if self.seconds else {}
         if self.profile is not None:
             profile = select_json_values(
@@ -58,7 +58,7 @@ def measure(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], repeat: int | None,
     *, profile: bool, trace: Path | None,
 ) -> Measurements:  # fmt: skip
-    """Time ``repeat`` runs of the session ``ready``, profile its operators, and write a Chrome trace.
+    """Time ``repeat`` runs of the session ``ready``. On request, profile it and write a Chrome trace.
 
     ``options`` are those of the session. Profiling also times the simplified model.
     """

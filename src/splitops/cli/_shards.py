@@ -38,14 +38,28 @@ like_option = click.option(
 )
 
 
+plan_option = click.option(
+    "--plan",
+    "plan_",
+    metavar="auto|FILE",
+    help="Sharding rules (TOML or JSON), or `auto` to derive them from config.json.  "
+    "[default: the plan stored with the ranks; otherwise auto]",
+)
+
+
 shard_options = add_options(
     click.option("--ranks", type=click.IntRange(1), help="Number of ranks."),
+    plan_option,
     click.option(
-        "--plan",
-        "plan_",
-        metavar="auto|FILE",
-        help="Sharding rules (TOML or JSON), or `auto` to derive them from config.json.  "
-        "[default: the plan stored with the ranks; otherwise auto]",
+        "--pad",
+        is_flag=True,
+        help="Pad intermediate and vocabulary sizes with zeros, so that they fit the number of ranks.",
+    ),
+    click.option(
+        "--pad-for",
+        metavar="INTEGER",
+        type=click.IntRange(1),
+        help="Pad for another number of ranks. With --ranks 1, the rank is a complete model for an engine.",
     ),
     click.option(
         "--layout",
@@ -86,6 +100,8 @@ def shard_folder(
     folder: Path,
     ranks: int | None,
     plan_: str | None,
+    pad: bool,
+    pad_for: int | None,
     layout: str | None,
     out: Path | None,
     svg: Path | None,
@@ -106,19 +122,19 @@ def shard_folder(
     reading: dict[str, Any] = {"layout": layout, "like": like, "allow_links": allow_links, "strict": strict}
     if listed and any(value is not None for value in (ranks, out, svg, html)):
         raise click.UsageError("--list cannot be combined with --ranks, --out, --svg or --html.")
+    if pad_for is not None and (pad or listed):
+        raise click.UsageError("--pad-for cannot be combined with --pad or --list.")
     drawn = svg is not None or html is not None
     preview = how.dry_run or drawn or listed
     for name, value in (("--ranks", ranks), ("--out", out)):
         if value is None and not preview:
             raise click.UsageError(f"Missing option '{name}'.")
-    if plan_ not in (None, "auto") and is_missing(Path(plan_)):
-        raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
-    if plan_ not in (None, "auto"):
-        add_path(Path(plan_), "--plan")
+    _check_plan(plan_)
     if listed:
-        _print_rank_fits(folder, find_ranks(folder, plan_, **reading), as_json=as_json)
+        _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
         return
-    made = plan(folder, plan_, ranks=ranks or _RANKS_SHOWN, **reading)
+    count = ranks or _RANKS_SHOWN
+    made = plan(folder, plan_, ranks=count, pad_for=count if pad else pad_for, **reading)
     add_sources((*made.checkpoint.sources, *(other.source for other in made.checkpoint.others)))
     for path, drawing in ((svg, draw), (html, make_page)):
         if path is not None:
@@ -146,6 +162,14 @@ def shard_folder(
     print_result(result)
 
 
+def _check_plan(plan: str | None) -> None:
+    """Check that the file of a plan exists."""
+    if plan is not None and plan != "auto":
+        if is_missing(Path(plan)):
+            raise click.BadParameter(describe_missing(Path(plan)), param_hint="'--plan'")
+        add_path(Path(plan), "--plan")
+
+
 def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
     """Print the verdict on each number of ranks."""
     if as_json:
@@ -159,13 +183,21 @@ def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -
 
 
 def merge_ranks(
-    folder: Path, out: Path, like: Path | None, how: CliRunOptions, *, as_json: bool, **options: bool
+    folder: Path,
+    out: Path,
+    plan: str | None,
+    like: Path | None,
+    how: CliRunOptions,
+    *,
+    as_json: bool,
+    **options: bool,
 ) -> None:
     """Merge a folder of ranks into ``out`` with the ``options`` of :func:`splitops.sharding.merge`."""
     from splitops.sharding import merge
 
     reject_digests(how)
-    made = merge(folder, like=like, **options)
+    _check_plan(plan)
+    made = merge(folder, plan, like=like, **options)
     result = run_plan(made, out, how)
     if as_json:
         print_result_json(folder, {"warnings": list(made.checkpoint.warnings)}, result)

@@ -57,7 +57,7 @@ def _measure_column(column: Column, console: Console, options: ConsoleOptions) -
 
 
 def share_width(minima: Sequence[int], maxima: Sequence[int], room: int) -> list[int]:
-    """Return column widths with the sum ``room``: the narrowest column grows first, of equal ones the last.
+    """Return column widths whose sum is ``room``. The narrowest column grows first; among equals, the last.
 
     Examples:
         >>> share_width([4, 10], [20, 30], 24)

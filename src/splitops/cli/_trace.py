@@ -27,7 +27,7 @@ class Split:
     Attributes:
         plan: the executed plan, or None if splitops cannot infer it or the node did not run.
         by: engine that executed it; empty if the node did not run.
-        times: number of executions, or None for a node of an engine in a branch or a loop.
+        times: number of executions, or None if it is unknown because an engine runs the branch or loop.
     """
 
     schema: OperatorSchema = field(hash=False)  # slow to hash, and the other fields differ for most splits

@@ -167,7 +167,7 @@ def _print_text(examined: _Examined, targets: Sequence[Target], allow_links: boo
 
 
 def _iter_details(finding: Finding) -> Iterator[str]:
-    """Yield the message of a finding, its fix by hand, and the command that explains its code."""
+    """Yield the message of a finding, how to fix it by hand, and the command that explains its code."""
     from splitops.models.check.codes import is_explained
 
     yield finding.message
@@ -239,7 +239,7 @@ def _escape_property(text: str) -> str:
 
 
 def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
-    """Sort errors before warnings, and findings on splits before findings on the whole model."""
+    """Return the sort key: errors come before warnings, findings on splits before those on the model."""
     return str(finding.severity) != "error", not finding.operator
 
 

@@ -163,7 +163,7 @@ def _print(report: Conversion) -> None:
 
 
 def _get_sort_key(change: Change) -> tuple[bool, bool, bool]:
-    """Sort rejections before changes before unchanged nodes, and splits before other nodes."""
+    """Return the sort key: rejections come first, unchanged nodes last, and splits before other nodes."""
     return change.error is None, change.status.value == "kept", not change.is_split
 
 

@@ -128,7 +128,7 @@ def _print(schema: OperatorSchema, layout: Explanation) -> None:
     ascii_only = out.options.ascii_only
     for line in draw_diagram(layout, width, ascii_only=ascii_only):
         out.print(_choose_colour(line, out), soft_wrap=True)
-    if len(plan.shape) > 1:  # else the diagram shows the memory already
+    if len(plan.shape) > 1:  # otherwise the diagram shows the memory already
         out.print()
         strip = [TextSpan("memory  "), *draw_memory(layout, width - 8, ascii_only=ascii_only)]
         out.print(_choose_colour(strip, out), soft_wrap=True)
@@ -159,7 +159,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
 
 
 def _choose_colour(line: list[TextSpan], out: Console) -> Text:
-    """Return a line with the colour of each part. A part like its left neighbour's gets the next colour."""
+    """Colour the parts of a line. A part gets the next colour if it would match its left neighbour."""
     from rich.text import Text
 
     styles = _make_styles(out)

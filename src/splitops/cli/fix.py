@@ -267,7 +267,7 @@ def _find_limited_runtimes(report: FixReport) -> set[str]:
 
 
 def _format_runtime(runtime: str) -> str:
-    """Return the name of a runtime and its release: the requested one, else the installed one."""
+    """Return the name of a runtime and its requested release or, without one, the installed release."""
     from importlib import metadata
 
     if "==" in runtime:
@@ -335,7 +335,7 @@ def _describe_finding(finding: Finding) -> Iterator[str]:
 
 
 def _get_sort_key(split: SplitReport) -> int:
-    """Sort unfixable splits before rewritten ones before unchanged ones."""
+    """Return the sort key: unfixable splits come first, then rewritten ones, then unchanged ones."""
     return ("unfixable", "rewritten", "unchanged").index(split.status.value)
 
 

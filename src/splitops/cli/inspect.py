@@ -57,7 +57,7 @@ def command(
     inferred.
 
     With --check, read all files in a list of checksums. The exit code is 1 if a file differs, or if it is
-    outside of the folder of the list without --allow-links.
+    outside the folder of the list and --allow-links is not set.
 
     \b
     Examples:

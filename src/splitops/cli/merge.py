@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from splitops.cli._files import (
 )
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._paths import Existing
-from splitops.cli._shards import like_option, merge_ranks
+from splitops.cli._shards import like_option, merge_ranks, plan_option
 from splitops.errors import FileError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     required=True,
     help="File or address to write; for ranks, a folder.",
 )
+@plan_option
 @click.option(
     "--external-data",
     is_flag=True,
@@ -57,6 +59,7 @@ def command(
     raw: Format | None,
     to: Format | None,
     out: Path,
+    plan_: str | None,
     external_data: bool,
     like: Path | None,
     allow_links: bool,
@@ -70,8 +73,9 @@ def command(
     FILES contain other tensors, those of the first file are copied.
 
     A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
-    byte. A distributed checkpoint of PyTorch in safetensors files can be merged, too; --files-like sets the
-    files to write.
+    byte. A distributed checkpoint of PyTorch in safetensors files, and ranks of Megatron-LM, vLLM, DeepSpeed
+    or Meta's Llama as safetensors, can be merged, too. --plan tells how those ranks were sharded;
+    --files-like sets the files to write.
 
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
     or all of them. The extension of --out is the format of the file, unless --to sets another one.
@@ -85,6 +89,7 @@ def command(
       splitops merge parts/model.*.safetensors --tensor embed.weight --out model.safetensors
       splitops merge a.bin b.bin --raw 1024,-1:float16 --axis 1 --out data.bin
       splitops merge model-8 --out model
+      splitops merge iter_0001000 --plan auto --out model
       splitops merge model-5GB --out model.safetensors
       splitops merge model-00001-of-00003.gguf --out model.gguf
       splitops merge model.onnx --out one.onnx
@@ -93,7 +98,9 @@ def command(
     from splitops.files.max_size import plan_one_file
     from splitops.files.plan_builder import plan_tensor_merge
 
+    of_ranks = {"--files-like": like, "--plan": plan_}
     if tensor is None and raw is None and _is_model_to_one_file(files, out, to):
+        _reject_options(of_ranks, "a folder of ranks")
         made = plan_one_file(
             files[0], out, to=to, external_data=external_data, allow_links=allow_links, strict=strict
         )
@@ -102,12 +109,10 @@ def command(
     if external_data:
         raise click.UsageError("--external-data can be used only with an ONNX model.")
     if len(files) == 1 and files[0].is_dir() and files[0].suffix.lower() != ".zarr":
-        merge_ranks(files[0], out, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
+        merge_ranks(files[0], out, plan_, like, how, as_json=as_json, allow_links=allow_links, strict=strict)
         return
-    for name, given in (("--files-like", like is not None), ("--strict", strict)):
-        if given:
-            kinds = "a folder of ranks" if name == "--files-like" else "a folder of ranks or of a model"
-            raise click.UsageError(f"{name} can be used only with {kinds}.")
+    _reject_options(of_ranks, "a folder of ranks")
+    _reject_options({"--strict": strict}, "a folder of ranks or of a model")
     contents = [read_file(file, raw, "merge", allow_links=allow_links) for file in files]
     plan = plan_tensor_merge(contents, out, axis=axis, tensor=tensor, to=to)
     result = how.run(plan)
@@ -131,3 +136,9 @@ def _is_model_to_one_file(files: tuple[Path, ...], out: Path, to: Format | None)
     with contextlib.suppress(FileError):
         return to is not None or detect_format(out) is not None
     return False
+
+
+def _reject_options(options: Mapping[str, object], kinds: str) -> None:
+    for name, value in options.items():
+        if value:
+            raise click.UsageError(f"{name} can be used only with {kinds}.")

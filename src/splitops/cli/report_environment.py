@@ -43,7 +43,7 @@ def command(as_json: bool) -> None:
 
 
 def get_environment() -> dict[str, Any]:
-    """Return the entries of the report, as values for JSON."""
+    """Return the entries of the report as JSON-serialisable values."""
     return {
         "splitops": __version__,
         "wheel": _find_wheel(),

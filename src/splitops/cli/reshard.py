@@ -16,11 +16,11 @@ from splitops.cli._shards import like_option, shard_folder, shard_options
 @like_option
 @shard_options
 def command(folder: Path, **options: Any) -> None:
-    """Reshard the ranks in DIR, which `splitops shard` or PyTorch has written, over another number of ranks
-    or by another plan.
+    """Reshard the ranks in DIR, which `splitops merge` can merge, over another number of ranks or by another
+    plan.
 
     The result is the same as that of merge followed by shard, but the bytes are copied once. The plan is that
-    of DIR, unless --plan names another one.
+    of DIR, unless --plan names another one. Without a manifest in DIR, both have the same plan.
 
     \b
     Examples:

@@ -22,12 +22,18 @@ def command(folder: Path, **options: Any) -> None:
     sharded over this number of ranks, the error lists the numbers that are possible. All ranks are written or
     none, and memory use is bounded. `splitops merge` restores the same files, byte by byte.
 
+    With --pad, sizes that do not fit are padded with zeros: the intermediate sizes and the vocabulary, in all
+    of their tensors, scales and zero points. The model computes the same, config.json has the new sizes, and
+    a merge removes the padding.
+
     \b
     Examples:
       splitops shard model --list
       splitops shard model --ranks 8 --plan auto --out model-8
       splitops shard model --ranks 8 --plan plan.toml --dry-run --svg ranks.svg
       splitops shard model --ranks 4 --plan plan.toml --out model-4 --memory 256M --verify
+      splitops shard model --ranks 6 --pad --out model-6
+      splitops shard model --ranks 1 --pad-for 8 --out model-for-8
       splitops merge model-4 --out model-again
     """
     shard_folder(folder, **options)

@@ -92,10 +92,10 @@ def command(
 ) -> None:
     """Simplify the splits of MODEL, a .onnx file or the .xml of an OpenVINO IR, and the nodes around them.
 
-    Needless Splits, Slices, Gathers, Concats, Reshapes and Transposes are removed or merged. No value and no
-    shape changes. Other nodes stay: onnxslim simplifies complete ONNX models, and OpenVINO simplifies IR when
-    it compiles it. In a model from splitops fix, rewrites for its runtimes are not undone, unless --for or
-    --rewrite is set.
+    Needless Splits, Slices, Gathers, Concats, Reshapes and Transposes are removed or merged. Values and
+    shapes do not change. Other nodes are left alone: onnxslim simplifies complete ONNX models, and OpenVINO
+    simplifies IR when it compiles it. Changes that splitops fix made for a runtime are not undone, unless
+    --for or --rewrite is set.
 
     \b
     Examples:

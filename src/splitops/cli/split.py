@@ -152,7 +152,7 @@ def command(
 
 
 def _make_stem(file: Path, prefix: str | None) -> str:
-    """Return the prefix of the file names of parts: ``prefix`` if it is valid, or the name of ``file``."""
+    """Return the prefix of the file names of parts: ``prefix``, which must be valid, or that of ``file``."""
     from splitops.files.folders import stem_of
     from splitops.files.streams import strip_compression
 

@@ -1,4 +1,4 @@
-"""Atomic writes: a set of files appears completely or not at all."""
+"""Atomic writes: either all files of a set are written completely, or none is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Staged:
         draft: path at which it is written.
         place: final path, through the open parent folder.
         target: final path for messages.
-        before: path for the file that it replaces.
+        before: backup path for the file that it replaces.
         folder: whether it is a folder.
         names: names in a new folder, in the order in which they are moved if the folder cannot be moved as
             one.
@@ -187,7 +187,7 @@ class StagedFiles:
         return self._add(folder, lambda: StagingFolder.open_locked(make_staging_path(folder, name)))
 
     def drop(self, staging: StagingFolder) -> None:
-        """Remove a staging folder and its contents from the set."""
+        """Delete a staging folder with its contents, and forget it."""
         with defer_signals():
             staging.remove()
             self._folders.remove(staging)
@@ -304,7 +304,7 @@ class StagedFiles:
         return path
 
     def clean(self) -> None:
-        """Remove the hidden folders. Repeatable if one could not be removed because of an open file."""
+        """Remove the hidden folders that are not kept. Can be repeated if an open file has prevented that."""
         for staging in list(self._folders):
             if staging.root in self._unrestored:
                 staging.close()
@@ -326,7 +326,7 @@ class StagedFiles:
 
 
 def _back_up(staged: _Staged) -> None:
-    """Back up a file that will be replaced, if possible as a second link, so that it stays until then."""
+    """Back up a file that will be replaced. If possible, add a second link, so that it stays in place."""
     staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(staged.place, staged.before, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""Untrusted JSON and TOML documents: limited before they are parsed, with valid text only.
+"""Untrusted JSON and TOML documents: their size is checked before they are parsed, and their text is valid.
 
 Every fault is a ValueError. The readers of each kind of document add the file name and the location.
 """
@@ -22,7 +22,7 @@ MAX_DEPTH: Final = 127
 _MAX_VALUES: Final = 1 << 23
 """Maximum values of a document. A value has at least two bytes of text and up to 72 bytes of memory."""
 _MAX_TOML: Final = 1 << 20
-"""Maximum bytes of a TOML document. People write these; but a table of 6 bytes needs a kilobyte of memory."""
+"""Maximum bytes of a TOML document, which people write. A table of 6 bytes may need a kilobyte of memory."""
 _MAX_PARTS: Final = 16
 """Maximum parts of a TOML key: tomllib needs quadratic time for them."""
 
@@ -91,7 +91,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: the document is not TOML.
-        DocumentError: it is too long, or has a key with too many parts.
+        DocumentError: it is too long, too deeply nested, or has a key with too many parts.
 
     Examples:
         >>> parse_toml(b"a.b = 1")
@@ -118,7 +118,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Count the values and levels of a JSON document without parsing it. Too many are a DocumentError."""
+    """Count the values and levels of a JSON document before parsing. Raise DocumentError for too many."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return

@@ -95,7 +95,7 @@ def _is_same(value: Any, other: Any) -> bool:
 def _check_alternatives(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Find the violation of schemas: at least one must match and, with ``alone``, only one."""
+    """Find the violation of alternative schemas: at least one must match, or exactly one with ``alone``."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
     found = [find_problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)

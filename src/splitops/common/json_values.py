@@ -20,7 +20,7 @@ _PLAIN: Final = {str, int, float, bool, NoneType}
 def record(cls: type[_T]) -> type[_T]:
     """Make a dataclass with slots that only type checkers treat as frozen.
 
-    To create a truly frozen object is four times as slow, and a call that is not cached creates six.
+    Creating a truly frozen object is four times as slow, and a call that is not cached creates six objects.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 

@@ -1,4 +1,4 @@
-"""Progress reports of long work to a listener; without one they cost nothing.
+"""Report the progress of long work to a listener. Without one, this costs nothing.
 
 ::
 
@@ -53,7 +53,7 @@ _LISTENING: Final[ContextVar[_Listening | None]] = ContextVar("listening", defau
 
 @contextmanager
 def report_progress_to(listener: Listener) -> Iterator[None]:
-    """Report the progress of all work in the block, in its context only, to a function.
+    """Report the progress of all work in the block to a listener, but only in this context (``contextvars``).
 
     Args:
         listener: called with :class:`Steps` before each step, and with None at the end of each work. An
@@ -74,7 +74,7 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
 
 def track(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Report the items of a loop as steps. Without a listener, ``items`` itself is returned."""
+    """Return the items of a loop, and report each as a step; ``items`` itself if nothing is reported."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _report_items(items, what)
 

@@ -17,7 +17,7 @@ from splitops.common.descriptors import Descriptors
 from splitops.errors import ModelError, shown, shown_path
 
 LOCK_NAME: Final = ".journal"
-"""Name of the file that a run locks. It may also use it as a journal."""
+"""Name of the file that a run locks, and may use as its journal."""
 _DRAFTS: Final = "files"
 """Name of the subfolder for new files. Files may have any name, even that of the lock."""
 _BEFORE: Final = "before"
@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A checksum ends a long name."""
+    """Return the path of the staging folder of a set of files. A long name is cut and gets a checksum."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -213,7 +213,7 @@ class StagingFolder:
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove the folder. The lock file is removed last, so that no other run opens the folder before."""
+        """Remove the folder, the lock file last, so that no other run opens it before it is empty."""
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
         for path in self._iter_content():
@@ -310,7 +310,7 @@ class StagingFolder:
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Describe a file that is not regular and not a folder or, with ``folder``, not a folder; else ""."""
+    """Describe a file that is neither regular nor a folder; with ``folder``, one that is not a folder."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"

@@ -16,9 +16,9 @@ from splitops.errors import ModelError, Where, shown, shown_path
 
 
 def open_regular(path: Path, where: Where | None = None) -> BinaryIO:
-    """Open a regular file that the caller names. Folders, pipes and devices are errors and never block.
+    """Open a regular file whose path the caller chose. Folders, pipes and devices are errors and never block.
 
-    Files that a document or a model names must be opened by :meth:`DataFolder.open`.
+    Files to which a document or a model refers must be opened by :meth:`DataFolder.open`.
     """
     return _open(path, path, where)
 
@@ -96,7 +96,7 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The folder of a model. All files that the model names, rather than the caller, are opened through it.
+    """The folder of a model. All files to which the model refers are opened through it.
 
     Attributes:
         path: the folder.
@@ -122,7 +122,7 @@ class DataFolder:
             return bytes(read_open_file(file, self.path / location, limit=limit, where=where))
 
     def resolve(self, location: str, where: Where | None) -> str:
-        """Return the path of a file without links, after checking that it is in the folder."""
+        """Return the real path of a file. Links may lead out of the folder only with ``allow_links``."""
         parts = location.replace("\\", "/").split("/")
         if not location.strip() or "\0" in location:
             raise ModelError(f"location {shown(location)} is not a file name", where)

@@ -1,4 +1,4 @@
-"""Explanation of a split: the place of each part in memory, as data, text, SVG or an interactive HTML page.
+"""Explain a split: where each part is in memory, as data, text, SVG or an interactive HTML page.
 
 All functions depend only on a :class:`~splitops.native._types.SplitPlan`, not on arrays or terminals.
 """

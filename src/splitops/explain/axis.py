@@ -30,7 +30,7 @@ class Cell:
 
 
 def group_cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
-    """Return at most ``limit`` cells. If there are more parts, those in the middle share a cell.
+    """Divide the axis into at most ``limit`` cells. If there are more parts, the middle ones share a cell.
 
     Examples:
         >>> import splitops
@@ -52,7 +52,7 @@ def group_cells(layout: Explanation, limit: int) -> tuple[Cell, ...]:
 
 
 def share_width(weights: list[int], minimums: list[int], total: int) -> list[int]:
-    """Divide ``total`` among items in proportion to their weights, but at least their minimums.
+    """Divide ``total`` among items in proportion to their weights. Each item gets at least its minimum.
 
     The sum of the shares is ``total``, or the sum of the minimums if that is larger.
 

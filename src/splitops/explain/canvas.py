@@ -1,4 +1,4 @@
-"""Canvas for SVG diagrams without scripts, fonts and links, which are legible on light and on dark pages."""
+"""Canvas for SVG diagrams that are legible on light and dark pages and contain no scripts, fonts or links."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', 
 class Canvas:
     """A diagram to which elements are added. Its size is set at the end. Screen readers read its title.
 
-    All texts are plain text, which is escaped.
+    All texts are plain text: special characters are escaped.
     """
 
     def __init__(self, title: str) -> None:
@@ -71,7 +71,7 @@ class Canvas:
         title: str | None = None,
         **more: str,
     ) -> None:
-        """Add a rectangle with a tooltip. ``more`` are attributes with ``_`` for ``-``."""
+        """Add a rectangle with the tooltip ``title``. ``more`` are attributes, with ``_`` for ``-``."""
         place = {"x": x, "y": y, "width": width, "height": height}
         attributes = {key: each if isinstance(each, str) else to_text(each) for key, each in place.items()}
         attributes |= {"fill": fill} | {key.replace("_", "-"): value for key, value in more.items()}
@@ -83,7 +83,7 @@ class Canvas:
         self._add_title(ET.SubElement(self.root, "circle", place), title)
 
     def add_line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, **more: str) -> None:
-        """Add a straight line."""
+        """Add a straight line. ``more`` are attributes as in :meth:`add_rect`."""
         ends = {"x1": to_text(x1), "y1": to_text(y1), "x2": to_text(x2), "y2": to_text(y2), "stroke": stroke}
         ET.SubElement(self.root, "line", ends | {key.replace("_", "-"): value for key, value in more.items()})
 
@@ -111,10 +111,10 @@ class Canvas:
 
 
 def to_text(value: float) -> str:
-    """Return a number with at most two decimals."""
+    """Format a number with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def make_printable(text: str) -> str:
-    """Replace characters that cannot be printed by U+FFFD."""
+    """Replace unprintable characters by U+FFFD."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

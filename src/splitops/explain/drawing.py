@@ -15,7 +15,7 @@ from splitops.explain.palette import get_colour, get_ink, mix
 _NARROW: Final = 600
 """Width in pixels below which the layout for phones is used."""
 _CELLS: Final = 64
-"""Maximum number of blocks. Of more parts, those in the middle are one block."""
+"""Maximum number of blocks. If there are more parts, those in the middle are drawn as one block."""
 _ROWS: Final = 12
 """Maximum number of rows in the table. A row contains consecutive parts of equal size."""
 _REPEATS: Final = 4
@@ -30,11 +30,11 @@ def to_svg(layout: Explanation, title: str = "", width: int = 960) -> str:
         layout: the parts.
         title: heading, for example the operator, as plain text.
         width: width in pixels, at least 340. Below 600, the layout is for phones: no text is smaller than 12
-            pixels, and the table has no bytes.
+            pixels, and the table does not have the columns of bytes and blocks.
 
     Returns:
-        A well-formed XML document without scripts, fonts and links. Of more than 64 parts, those in the
-        middle are drawn as one block.
+        A well-formed XML document without scripts, fonts and links. If there are more than 64 parts, those in
+        the middle are drawn as one block.
 
     Examples:
         >>> import splitops
@@ -46,7 +46,7 @@ def to_svg(layout: Explanation, title: str = "", width: int = 960) -> str:
 
 
 class _Drawing:
-    """A diagram that is drawn from top to bottom; ``y`` is the present position."""
+    """A diagram that is drawn from top to bottom; ``y`` is the current position."""
 
     def __init__(self, layout: Explanation, title: str, width: int) -> None:
         self.layout = layout
@@ -73,7 +73,7 @@ class _Drawing:
         return self.canvas.to_document(self.width, round(self.y + 24))
 
     def _write(self, text: str, size: int, line: int, **style: str) -> None:
-        """Write a text, wrapped into lines, at the present position."""
+        """Write a text, wrapped into lines, at the current position."""
         for one in textwrap.wrap(text, int((self.width - 2 * self.margin) / (0.58 * size))):
             self.canvas.add_text(self.margin, self.y, one, size=size, **style)
             self.y += line
@@ -155,7 +155,7 @@ class _Drawing:
         self._draw_label(cell, x, y, width, height, get_ink(fill))
 
     def _draw_label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
-        """Write the size into a cell, rotated if the cell is too narrow."""
+        """Write the size of a cell into it, rotated if necessary. On phones, very narrow ones stay empty."""
         label = f"{cell.size:,}"
         for size in (16, 13, 12) if self.narrow else (16, 13, 10, 8):
             if _estimate_width(label, size) <= width - 1:
@@ -236,7 +236,7 @@ class _Drawing:
             )
 
     def _draw_swatch(self, group: PartGroup) -> None:
-        """Draw the colours of a group's parts next to each other."""
+        """Draw the colours of the first parts of a group, at most four, next to each other."""
         if not group.first.size:
             self.canvas.add_rect(self.margin, self.y - 11, 14, 14, PAPER, **_EMPTY)
             return
@@ -279,5 +279,5 @@ def _format_product(sizes: tuple[int, ...]) -> str:
 
 
 def _estimate_width(text: str, size: int) -> float:
-    """Return the approximate width of a text of mostly digits, whose width is 0.58 of the font size."""
+    """Return the approximate width of a text that is mostly digits. A digit is 0.58 of the font size wide."""
     return len(text) * size * 0.58

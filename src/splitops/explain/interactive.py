@@ -1,4 +1,4 @@
-"""Interactive HTML page on which a split can be changed. It is one file and loads nothing."""
+"""Interactive HTML page on which users can change a split. It is one file that loads no others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def to_html(
             ``parts``, ``chunk`` or ``ones``), ``numbers``, ``dtype`` and ``keepdims``.
         title: heading of the diagram.
         version: version of splitops.
-        home: address of the site to which the page belongs, or None.
+        home: URL of the site to which the page belongs, or None.
     """
     link = f'<a href="{html.escape(home)}">splitops</a>' if home else "splitops"
     data = {
@@ -95,7 +95,7 @@ def make_operator_data(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def make_type_data() -> dict[str, tuple[int, int]]:
-    """Return the bits of each element type, and the number of elements in a group: 0 without groups."""
+    """Return the bits of each type of fixed width, and the elements of a group that is stored whole, or 0."""
     return {name: (found.bits, _compute_group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
 
 

@@ -1,4 +1,4 @@
-"""Place of each part in the memory of a row-major tensor: its offset, bytes and contiguous runs."""
+"""The place of each part in the memory of a row-major tensor: its offset, bytes and contiguous runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PartLayout:
         size: size along the split axis.
         shape: shape of the part.
         elements: number of elements.
-        bytes: size as a separate tensor, packed if elements are smaller than a byte. None if the element type
-            is unknown, or has no fixed width as strings.
+        bytes: bytes of the part as a separate tensor, packed if elements are smaller than a byte. None if the
+            element type is unknown, or is string, which has no fixed width.
         runs: number of contiguous blocks of the data that form the part; 0 if it is empty.
         run_elements: number of elements in each block.
     """
@@ -74,7 +74,7 @@ def format_axes(first: int, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Sequence[PartLayout]):
-    """The parts of a plan, which are computed on access, since a plan may have millions.
+    """The parts of a plan. They are computed on access, since there may be millions.
 
     Attributes:
         plan: the plan.
@@ -86,7 +86,7 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def outer(self) -> int:
-        """Product of the dimensions before the split axis: the repetitions of all parts in memory."""
+        """Product of the dimensions before the split axis: how often the parts repeat in memory."""
         return math.prod(self.plan.shape[: self.plan.axis])
 
     @property

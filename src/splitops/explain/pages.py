@@ -21,9 +21,9 @@ def read_page_file(package: str, name: str) -> str:
 def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
     """Fill a template, with a content security policy that allows only its own styles and script.
 
-    The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of ``texts``. These
-    are HTML, in which untrusted text must be escaped already. ``pictures`` is the style of SVG diagrams in
-    them.
+    The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of ``texts``. The
+    ``texts`` are HTML: the caller must escape untrusted text in them. ``pictures`` is the style of the SVG
+    diagrams that they contain.
     """
     allowed = make_policy(*filter(None, (style, pictures)), script=script)
     return Template(template).substitute(texts, policy=allowed, style=style, script=script)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from operator import mul
 
 TERMINAL = ("blue", "yellow", "green", "magenta", "cyan", "red", "white")
-"""Colours for terminals with 8 or 16 of them, in which some colours of :data:`PALETTE` would be the same."""
+"""Colours for terminals with 8 or 16 colours, on which some of :data:`PALETTE` would look the same."""
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c")
 
 
 def get_colour(part: int) -> str:
-    """Return the colour of a part as ``#rrggbb``. Neighbours have different colours."""
+    """Return the colour of a part as ``#rrggbb``. Adjacent parts have different colours."""
     return PALETTE[part % len(PALETTE)]
 
 

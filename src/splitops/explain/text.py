@@ -9,7 +9,7 @@ from splitops.explain.layout import Explanation, format_axes
 
 
 class TextSpan(NamedTuple):
-    """Text in the colour of a part, given by its index, or without a colour."""
+    """Text in the colour of the part with the index ``part``, or uncoloured if that is None."""
 
     text: str
     part: int | None = None
@@ -75,9 +75,9 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
 
 
 def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
-    """Draw the memory of the row-major data as a line, with a box for each contiguous block of a part.
+    """Draw the memory of the row-major data as a line, with the contiguous blocks of all parts.
 
-    The parts repeat if they are not contiguous. As many repetitions are drawn as fit, then dots.
+    The sequence of parts repeats if they are not contiguous. Repetitions that do not fit are drawn as dots.
     """
     *_, dots = _ASCII if ascii_only else _UNICODE
     shown = [cell for cell in _fit_cells(layout, width // 2) if cell.size]

@@ -70,18 +70,18 @@ def plan_split(
     """Plan to split a tensor in a file into one file per part, without writing anything.
 
     Args:
-        source: the file or its address. Compressed files such as ``x.npy.gz`` are accepted. Or a Dask array:
-            its parts are computed chunk by chunk and written as zarr.
-        out: the folder of the parts, created if it does not exist, or its address, such as
-            ``s3://bucket/parts``.
+        source: path or URL of the file, which may be compressed, such as ``x.npy.gz``. It may also be a Dask
+            array, whose parts are computed chunk by chunk and written as zarr.
+        out: path or URL of the folder for the parts, such as ``s3://bucket/parts``. It is created if it does
+            not exist.
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         tensor: name of the tensor; None if the file has only one.
         prefix: start of the file names of the parts; None for the name of the file, or ``part`` for an array.
-        keep_other_tensors: whether every part also gets the other tensors of the file.
-        like: format of the file; None to detect it by its name.
+        keep_other_tensors: whether the file of each part also gets the other tensors of the file.
+        like: format of the file; None to infer it from the file name.
         to: format of the parts, such as ``"safetensors"``; None for the format of the file.
         opset: opset that selects the operator version; None for the newest.
-        domain: ``""`` for ONNX, ``"openvino"``; None for the first of them that has the operator.
+        domain: ``""`` for ONNX or ``"openvino"``; None for the first of these that has the operator.
         **arguments: arguments of the operator's function, such as ``axis``, ``split`` and ``num_outputs``.
 
     Returns:
@@ -126,7 +126,7 @@ data (4, 6) has size 6
 
 
 def split(source: AnyPath | DaskArray, out: AnyPath, operator: str = "Split", **arguments: Any) -> Report:
-    """Split a tensor in a file into one file per part. Either all files appear, complete, or none.
+    """Split a tensor in a file into one file per part. Either all files are written completely, or none is.
 
     Args:
         source: as in :func:`plan_split`.
@@ -166,12 +166,12 @@ def plan_merge(
 
     Args:
         sources: the files, in the order of the parts.
-        out: the file to write, or its address.
+        out: path or URL of the file to write.
         axis: axis along which to concatenate the parts.
         tensor: name of the tensor; None if each file has only one. Other tensors are copied from the first
             file.
-        like: format of the files; None to detect it by their names.
-        to: format of the new file; None to detect it by its name.
+        like: format of the files; None to infer it from their names.
+        to: format of the new file; None to infer it from its name.
 
     Returns:
         The plan. ``dry_run()`` describes what ``run()`` would do.
@@ -185,7 +185,7 @@ def plan_merge(
 
 
 def merge(sources: Sequence[AnyPath], out: AnyPath, **arguments: Any) -> Report:
-    """Merge a tensor in several files into one file, which appears complete or not at all.
+    """Merge a tensor in several files into one file. It is written completely or not at all.
 
     Args:
         sources: the files, in the order of the parts.

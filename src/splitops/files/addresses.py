@@ -1,4 +1,4 @@
-"""Files at addresses such as ``s3://bucket/x.npy``, read in ranges through fsspec, the extra ``fsspec``.
+"""Files at URLs such as ``s3://bucket/x.npy``, read in ranges through fsspec (the extra ``fsspec``).
 
 A plan downloads only the ranges that it needs to its staging folder; see
 :func:`splitops.files.extents.cover_byte_ranges`.
@@ -29,7 +29,7 @@ _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is an address.
+    """Return whether a path is a URL.
 
     Examples:
         >>> [is_address(path) for path in ("s3://bucket/x.npy", Path("s3://bucket/x.npy"), "C:/x.npy")]
@@ -39,7 +39,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def is_local_address(address: str) -> bool:
-    """Return whether fsspec reads local files for an address, or may do so in a chain of addresses.
+    """Return whether fsspec reads local files for a URL, or may do so because it is a chained URL (``::``).
 
     Examples:
         >>> [is_local_address(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
@@ -49,7 +49,7 @@ def is_local_address(address: str) -> bool:
 
 
 def format_address(path: str | os.PathLike[str]) -> str:
-    """Return an address with the right number of slashes, of which a Path keeps only one.
+    """Return a URL with the slashes after its protocol restored: a Path keeps only one of them.
 
     Examples:
         >>> format_address(Path("s3://bucket/x.npy")), format_address("file:///x.npy")
@@ -60,7 +60,7 @@ def format_address(path: str | os.PathLike[str]) -> str:
 
 
 def format_location(path: str | os.PathLike[str]) -> str:
-    """Return a path, or an address without its password, as text for messages.
+    """Return a path, or a URL without its password, as text for messages.
 
     Examples:
         >>> format_location(Path("s3://bucket/x.npy")), format_location(Path("x.npy"))
@@ -70,7 +70,7 @@ def format_location(path: str | os.PathLike[str]) -> str:
 
 
 def resolve_target(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a target. An address of a local file becomes its path.
+    """Return the path of a target. The URL of a local file becomes a local path.
 
     Examples:
         >>> str(resolve_target("file:///parts/x.npy")), str(resolve_target("parts/x.npy"))
@@ -81,10 +81,10 @@ def resolve_target(path: str | os.PathLike[str]) -> Path:
 
 
 def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
-    """Return fsspec's file system for an address, not shared if ``alone``, and the path in it.
+    """Return fsspec's file system for a URL, and the path in it. With ``alone``, the instance is not shared.
 
     Raises:
-        FileError: fsspec or the library for the protocol is not installed, or the address cannot be reached.
+        FileError: fsspec or the library for the protocol is not installed, or the URL cannot be reached.
     """
     try:
         import fsspec
@@ -97,10 +97,10 @@ def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
 
 
 class RemoteFile(Source):
-    """A file at an address."""
+    """A file at a URL."""
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
-        """Request the size of the file. A file that does not exist or has no known size is a FileError."""
+        """Request the size of the file. Raise FileError if it does not exist or the size is unknown."""
         self.name = format_address(address)
         self.path = Path(self.name)
         self._files, self._path = open_file_system(self.name)
@@ -126,7 +126,7 @@ class RemoteFile(Source):
         return found
 
     def read_identity(self) -> list[Any]:
-        """Request the size, the modification time and the tags of the file."""
+        """Request the current size, times and tags of the file, and return them after its URL."""
         found = self._request_info()
         return [self.name, *(str(found.get(key)) for key in _CHANGES)]
 

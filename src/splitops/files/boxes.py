@@ -1,7 +1,7 @@
-"""Conversion between arrays that a library reads in boxes and plain bytes in row-major order.
+"""Arrays that a library reads in boxes, as sources of plain bytes in row-major order.
 
-Compressed or chunked data has no extents. Such an array is unpacked into the staging folder chunk by chunk,
-and is split there as a plain array. Formats that write chunks do the reverse.
+Compressed or chunked data has no byte ranges to copy. Such an array is unpacked into the staging folder
+chunk by chunk, and is split there as a plain array.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def iter_boxes(shape: Sequence[int], chunk: Sequence[int]) -> Iterator[Box]:
 
 
 class BoxedArray(Source):
-    """A source with the bytes of an array, in row-major order, that a library reads."""
+    """The bytes of an array in row-major order, as a source. A library reads the elements."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BoxedArray(Source):
         chunk: tuple[int, ...],
         load: Callable[[Box], Any],
     ) -> None:
-        """Describe an array in a file or folder. ``load`` reads a box, best one ``chunk`` at a time."""
+        """Describe an array in a file or folder. ``load`` reads a box; one ``chunk`` at a time is fastest."""
         self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
         self.name = f"{file.name}: {shown(label)}"
         self.shape = shape

@@ -22,7 +22,7 @@ _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that was checked: its name in the file of checksums, and its fault, if it has one."""
+    """A file that was checked: its name in the file of checksums, and its problem, or None if it is valid."""
 
     name: str
     problem: str | None = None
@@ -57,11 +57,11 @@ def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
 
     Args:
         path: the file of checksums; its file names are relative to its folder.
-        allow_links: whether names and links may lead out of its folder. Addresses of other machines are
-            always read, addresses of files on this machine only with ``allow_links``.
+        allow_links: whether names and links may lead out of its folder. URLs on other machines are always
+            read, URLs of files on this machine only with ``allow_links``.
 
     Raises:
-        FileError: the file of checksums cannot be read, or has a line in another format.
+        FileError: the file of checksums is empty, cannot be read, or has a line in another format.
     """
     try:
         content = read_bounded(path, limit=_MAX_BYTES)

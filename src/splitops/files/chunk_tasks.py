@@ -1,4 +1,4 @@
-"""Copies of the chunks of tensors, and their tasks, which this process or a worker of a cluster runs.
+"""Tasks that copy chunks of tensors. This process or a worker of a cluster runs them.
 
 If a chunk of the target equals a chunk of the source, its encoded bytes are copied. Any other chunk is
 assembled in memory and encoded.
@@ -62,7 +62,7 @@ class ChunkedArray(Protocol):
         ...
 
     def read_stored(self, index: tuple[int, ...]) -> bytes | None:
-        """Return the encoded bytes of a chunk, with valid checksums, or None if it is not stored.
+        """Return the encoded bytes of a chunk, after checking its checksums, or None if it is not stored.
 
         Raises:
             FileError: a checksum is wrong.
@@ -80,7 +80,7 @@ class ChunkedFormat(Format, Protocol):
 
     @property
     def folders(self) -> bool:
-        """Whether its files are folders. Only a run that writes folders can be resumed after a kill."""
+        """Whether its files are folders. Only a run that writes folders can be resumed after an interrupt."""
         ...
 
     def open_array(
@@ -90,11 +90,11 @@ class ChunkedFormat(Format, Protocol):
         ...
 
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
-        """Create a file for tensors without their elements. All but names and shapes is as in ``like``."""
+        """Create a file for tensors, without their elements. Its other metadata is copied from ``like``."""
         ...
 
     def choose_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
-        """Return the chunk shape for a target tensor that begins at ``offset`` of the source's split axis.
+        """Return the chunk shape for a target tensor that begins at ``offset`` along the axis of its source.
 
         Raises:
             FileError: ``like`` has invalid metadata about its chunks.
@@ -117,7 +117,8 @@ class TensorAssembly:
     """A tensor of a target, and the ranges of source tensors that it is assembled from.
 
     The spans follow each other along the axis without gaps; there are none if the elements are computed.
-    ``read_bytes`` is the size of the largest source chunk in memory.
+    ``read_bytes`` is the size of the largest source chunk in memory. It may be 0 if none exceeds the chunks
+    of the tensor itself.
     """
 
     target: int
@@ -153,8 +154,8 @@ def chunk_bytes(tensor: StoredTensor) -> int:
 class ChunkTask:
     """Chunks ``first`` to ``end`` (exclusive) of a target tensor; see :mod:`splitops.files.tasks`.
 
-    Chunks are numbered in row-major order. ``formats`` are those of the sources by index, ``name`` is that of
-    the target in messages.
+    Chunks are numbered in row-major order. ``formats`` has the format of each source, by its index. ``name``
+    is the name of the target in messages.
     """
 
     assembly: TensorAssembly
@@ -176,7 +177,7 @@ class ChunkTask:
 
     @property
     def bytes(self) -> int:
-        """Share of the bytes of the tensor."""
+        """Approximate number of bytes that are copied: all chunks count as equally large."""
         size, count = self.assembly.tensor.size, math.prod(self.assembly.grid)
         return size * self.end // count - size * self.first // count
 
@@ -191,7 +192,7 @@ class ChunkTask:
         return self.end - self.first
 
     def copy(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
-        """Copy the chunks, flush them to disk and return the checksum of each."""
+        """Copy the chunks and return the checksum of each. With ``files.sync``, flush them to disk."""
         found, done = [], 0
         with self._open_for_writing(files) as target, contextlib.ExitStack() as stack:
             sources = _Sources(self, files, stack)
@@ -210,7 +211,7 @@ class ChunkTask:
         return found
 
     def write(self, files: Files, elements: npt.NDArray[Any]) -> list[int]:
-        """Write the elements of the only chunk, flush them to disk and return their checksum."""
+        """Write the elements of the only chunk like :meth:`copy`, and return their checksum."""
         [chunk] = self._iter_chunks()
         with self._open_for_writing(files) as target, defer_signals(), writing(self.name):
             target.write(chunk.box, elements)
@@ -220,7 +221,7 @@ class ChunkTask:
         """Do nothing: :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
-        """Return the checksums of the written chunks, of their encoded bytes if these were copied."""
+        """Return the checksums of the written chunks, or of their encoded bytes if these were copied."""
         found, done = [], 0
         with contextlib.ExitStack() as stack, reading(self.name):
             target = stack.enter_context(self._open(files))
@@ -234,7 +235,7 @@ class ChunkTask:
         return found
 
     def locate(self, index: int) -> tuple[int, str]:
-        """Return the target, and the chunk of a checksum as text for a message."""
+        """Return the index of the target, and the chunk of a checksum as text for a message."""
         chunk = next(islice(self._iter_chunks(), index, None))
         return self.assembly.target, f"in chunk {chunk.index} of {self.assembly.tensor.label}"
 
@@ -291,9 +292,9 @@ class _Sources:
         self._open: dict[int, ChunkedArray] = {}
 
     def read_stored_chunk(self, chunk: _Chunk, target: ChunkedArray) -> bytes | None:
-        """Return the stored bytes of the source chunk with exactly these elements, or None if none has.
+        """Return the stored bytes of the source chunk with exactly these elements, or None if there is none.
 
-        They are empty if the source does not store the chunk, which has fill values.
+        The bytes are empty if the source does not store the chunk because it has only fill values.
         """
         found = self.find_source_chunk(chunk, target)
         if found is None:
@@ -303,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Return the source and the index of the chunk with exactly these elements, or None."""
+        """Return the source and the index of its chunk with exactly these elements and encoding, or None."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis

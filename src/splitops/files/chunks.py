@@ -1,4 +1,4 @@
-"""Copies of a plan for tensors that are stored in chunks, one chunk at a time, by a format's library.
+"""Copies of tensors that are stored in chunks. A format's library makes them, one chunk at a time.
 
 Staging, journal, publication and the check for changed sources are the same as for other files.
 """
@@ -75,7 +75,7 @@ class ChunkCopies:
         return sizes
 
     def make_tasks(self, memory: int) -> list[ChunkTask]:
-        """Split the copies into independent, repeatable tasks. A chunk must fit in the memory."""
+        """Split the copies into tasks. Raise FileError for too many chunks, or too little memory for one."""
         made: list[ChunkTask] = []
         for assembly in self.assemblies:
             count, size = math.prod(assembly.grid), assembly.chunk_bytes
@@ -103,7 +103,7 @@ class ChunkCopies:
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that is equal for equal copies only."""
+        """Return a string that differs between different copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

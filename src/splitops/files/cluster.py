@@ -1,4 +1,4 @@
-"""Runs whose tasks are executed by the workers of a Dask cluster, the extra ``cluster``.
+"""Runs whose tasks are executed by the workers of a Dask cluster. They need the extra ``cluster``.
 
 Workers read the sources and write the targets themselves, by their paths, and return only checksums. Tasks
 are repeatable, so the scheduler moves those of a dead worker to another one. This process does what must
@@ -45,8 +45,8 @@ _AT_WORK_LOCK: Final = Lock()
 class WorkerRequirements:
     """The files that a worker must see to execute tasks of a run.
 
-    ``marker`` is a marker file with this text. ``sources`` has the size and the modification time of each
-    source.
+    ``marker`` is the path of a file that contains ``text``. ``sources`` has the size and the modification
+    time (ns) of each source, by path.
     """
 
     marker: str
@@ -167,8 +167,8 @@ class Workers:
     def _wait_for(self, ask: Callable[[float], Any], *, at_once: bool = False) -> Any:
         """Call ``ask(timeout)``, which may raise a TimeoutError, until it returns, and return its result.
 
-        A cluster without workers for :data:`_MAX_WAIT` seconds is an error. With ``at_once``, the result
-        needs no time, so that any timeout counts as a lack of workers.
+        If there is no worker for :data:`_MAX_WAIT` seconds, raise a FileError. With ``at_once``, the result
+        needs no time, so any timeout counts as a lack of workers.
         """
         alone = 0.0
         while True:
@@ -189,7 +189,7 @@ class Workers:
 
 
 def _run_task(place: WorkerRequirements, task: Task, files: Files, back: bool) -> list[int]:
-    """Execute a task on this worker."""
+    """Execute a task on this worker, or read it ``back``. Return its checksums."""
     with place.track_task():
         if back:
             return task.read_back(files)
@@ -215,7 +215,8 @@ def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -
 def connect_client(cluster: Any) -> Iterator[Any]:
     """Yield a client of a cluster.
 
-    A ``distributed.Client`` is used as it is; anything else is passed to its constructor, such as an address.
+    A ``distributed.Client`` is used and left open. Anything else, such as the address of a scheduler, is
+    passed to its constructor.
 
     Raises:
         FileError: distributed is not installed, or the cluster cannot be reached.

@@ -80,10 +80,10 @@ def _compute(
     cluster: Any,
     note: Callable[[int, list[int]], None],
 ) -> None:
-    """Compute the chunks of all arrays and write them. What several chunks need is computed once."""
+    """Compute the chunks of all arrays and write them. Shared intermediate results are computed once."""
     from dask import compute, delayed
 
-    # Not optimised: Dask would optimise each part alone, and compute shared chunks more than once.
+    # Not optimised: Dask would optimise each part separately, and compute shared chunks more than once.
     blocks = [b for array in arrays if array.size for b in array.to_delayed(optimize_graph=False).ravel()]
     write = delayed(_write, pure=False, traverse=False)
     cluster = cluster or _find_client()

@@ -1,4 +1,4 @@
-"""Operations on local files: allocate space, write all bytes, flush to disk, raise the limit of open files"""
+"""Operations on local files: allocate space, write all bytes, flush to disk, allow more open files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splitops.native.positioned import write_at
 
 @contextlib.contextmanager
 def open_for_sync(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
-    """Yield descriptors, by index, that can be flushed to disk; without folders if these cannot be opened."""
+    """Yield descriptors that can be flushed to disk, by index. On Windows, folders are left out."""
     files = Descriptors()
     try:
         for index, path in enumerate(paths):
@@ -61,7 +61,7 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def raise_file_limit(files: int) -> bool:
-    """Raise the limit of open files by ``files`` as far as permitted. Return whether it is high enough."""
+    """Raise the limit of open files so that ``files`` more can be opened. Return whether they can."""
     try:
         import resource
     except ImportError:  # not a POSIX system

@@ -27,11 +27,11 @@ TASK_BYTES: Final = 256 << 20
 THREADS: Final = 2
 """Number of threads that copy."""
 _BLOCK: Final = 1 << 20
-"""Bytes that a thread reads at a time: more need fewer system calls, fewer stay in the caches."""
+"""Bytes that a thread reads at a time: large blocks need fewer system calls, small ones fit in the caches."""
 _LONG_RUN: Final = 64 << 10
-"""From this length on, a system call per run costs little compared to its bytes."""
+"""Minimum bytes of a long run, for which the cost of its own system call is small compared to the copy."""
 _PIECE: Final = 64 << 10
-"""Bytes that each file of a batch should get at a time: more need fewer calls, fewer stay in the caches."""
+"""Bytes that each file of a batch should get at a time: a compromise, as for :data:`_BLOCK`."""
 _NARROW: Final = 8 << 10
 """Minimum bytes of a row of a source when wide rows are cut: reads are cheaper than writes, but not free."""
 _MAX_GAP: Final = 16 << 10
@@ -40,7 +40,7 @@ _MAX_GAP: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class ExtentBatches:
-    """Extents grouped into batches. The extents of a batch have equally many runs, which are copied together.
+    """Extents grouped into batches, which are copied together. All extents of a batch have equally many runs.
 
     Attributes:
         extents: the extents of all batches, batch by batch, each batch ordered by target.
@@ -66,13 +66,13 @@ class ExtentBatches:
 
     @property
     def row_bytes(self) -> Table:
-        """Bytes of one run of every extent together, for each batch."""
+        """Sum of the run lengths of all extents, for each batch."""
         run = self.extents.table[:, Column.RUN]
         found: Table = np.add.reduceat(run, self.firsts) if len(self.sizes) else self.sizes
         return found
 
     def select_runs(self, passes: Table, first: Table, end: Table) -> ExtentBatches:
-        """Return the given batches with their runs ``first`` to ``end`` (exclusive), one entry per batch."""
+        """Return the given batches, each limited to its runs ``first`` to ``end`` (exclusive)."""
         sizes = self.sizes[passes]
         table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
@@ -83,7 +83,7 @@ class ExtentBatches:
 
 
 class CopyError(Exception):
-    """A file, given by its index, cannot be read or written. errno 0 means that a source ended early."""
+    """A file, given by its index, cannot be read or written. ``error`` is an errno, or 0 for an early end."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -197,8 +197,8 @@ def _batch_short_runs(extents: Table, memory: int) -> _Batches:
 def _find_groups(extents: Table, memory: int) -> Table:
     """Number the groups of extents that share rows of a source or of a target.
 
-    Groups are small enough for each file to get a whole piece at a time, unless that would make the rows
-    short.
+    Groups are small enough for each file to get :data:`_PIECE` bytes at a time, unless that would make the
+    rows short.
     """
     shortest = int(extents[:, Column.RUN].min())
     reading, writing = (
@@ -261,7 +261,7 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Do the work of :func:`_find_strided_runs` for single runs. With a gap, overlapping ones are merged."""
+    """Do what :func:`_find_strided_runs` does, for single runs. Unless ``gap`` is 0, overlaps are merged."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T
@@ -360,7 +360,7 @@ def _run(
 
 
 def _make_core_tables(task: ExtentBatches) -> list[Table]:
-    """Build the tables of :mod:`splitops.native.files`. The last one has the extent that each move copies."""
+    """Build the tables of :mod:`splitops.native.files`, and a last one: the index of each move's extent."""
     made = [[np.empty((0, width), np.int64)] for width in (2, 5, 5, 5)] + [[np.empty(0, np.int64)]]
     lone = task.counts == 1
     for some, lanes in ((lone, _find_single_runs), (~lone, _find_strided_runs)):

@@ -1,4 +1,4 @@
-"""Copies of byte ranges between files, and their tasks, which this process or a worker of a cluster runs."""
+"""Tasks that copy byte ranges between files. This process or a worker of a cluster runs them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ExtentCopies:
         return [target.size for target in targets]
 
     def make_tasks(self, memory: int) -> list[ExtentTask]:
-        """Split the copies into independent, repeatable tasks. Too little memory is a FileError."""
+        """Split the copies into repeatable tasks. Raise FileError for too many bytes or too little memory."""
         size = int(self.extents.table[:, Column.RUN :].prod(1, dtype=float).sum())  # may exceed 64 bits
         if size > _MAX_BYTES:
             raise FileError(f"the plan copies {size} bytes; the limit is {_MAX_BYTES}")
@@ -62,7 +62,7 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that is equal for equal copies only."""
+        """Return a string that differs between different copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
@@ -82,7 +82,7 @@ class ExtentCopies:
         reserve: bool,
         left_open: Descriptors | None,
     ) -> None:
-        """Create the targets at ``drafts``, or reuse them (``kept``), with all but the bytes of tensors.
+        """Create the targets at ``drafts``, or reuse them (``kept``), and write all bytes outside of tensors.
 
         With ``reserve``, disk space is allocated now, so that a full disk is an error before the copy.
         Otherwise the size is only set if nothing is written at the end. Descriptors stay open in
@@ -142,7 +142,7 @@ class ExtentTask:
 
     @property
     def partition(self) -> object:
-        """Numbers of runs, runs per block and extents of the batches."""
+        """Number of runs, runs per block and number of extents of each batch."""
         return [each.tolist() for each in (self.batches.counts, self.batches.block_rows, self.batches.sizes)]
 
     @property

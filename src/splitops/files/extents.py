@@ -181,7 +181,7 @@ def iter_extents(first: Extent, walks: Sequence[tuple[int, int, int]]) -> Iterat
     """
     *others, (count, stride, target_stride) = sorted(
         [(1, 0, 0), *walks]
-    )  # the axis with most steps becomes the runs
+    )  # the axis with the most steps becomes the runs
     strides = (stride, target_stride) if count > 1 else (first.run, first.run)
     for index in itertools.product(*(range(steps) for steps, _, _ in others)):
         offset = first.offset + sum(i * walk[1] for i, walk in zip(index, others, strict=True))
@@ -200,9 +200,9 @@ def compute_strides(shape: Sequence[int]) -> list[int]:
 
 
 def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
-    """Merge the axes of a box where possible. Return those that are left, and the length of its runs.
+    """Merge the axes of a box if possible. Return the remaining axes, and the elements per contiguous run.
 
-    Each axis is its size, then its stride in elements in the array and in the box.
+    Each axis is a tuple: its size, and its strides in elements in the array and in the box.
 
     Examples:
         The last two of four columns of 5 elements, in each of 3 rows:
@@ -338,7 +338,7 @@ def compose(first: Sequence[Extent], second: Sequence[Extent]) -> list[Extent]:
 
 
 def _intersect(before: Extent, after: Extent) -> Iterator[Extent]:
-    """Yield the extents that copy what ``before`` writes and ``after`` reads."""
+    """Yield the extents that copy the bytes that ``before`` writes and ``after`` reads."""
     start = max(before.target_offset, after.offset)
     end = min(
         before.target_offset + (before.runs - 1) * before.target_stride + before.run,

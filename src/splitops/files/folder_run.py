@@ -48,7 +48,7 @@ class FolderRun(Run):
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Choose the staging folder. A new target folder is written next to its place and renamed."""
+        """Choose the staging folder. A new target folder is written next to its final path, then renamed."""
         folder, name = self.plan.folder, self.plan.name
         beside = folder.parent, f"{folder.name}-{name}"
         scratch = any(target.scratch for target in self.plan.targets)
@@ -217,7 +217,7 @@ class FolderRun(Run):
                 raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def _place(self, staged: StagedFiles, staging: StagingFolder, journal: Journal) -> list[Path]:
-        """Return the path at which each target is written, or its final path if it was moved before."""
+        """Register the targets for publication, unless they were moved before. Return their draft paths."""
         moved = journal.whole
         if self.new:
             root = staging.drafts / self.plan.folder.name
@@ -265,7 +265,7 @@ class FolderRun(Run):
                 sync_folder(drafts[0].parent)
 
     def _verify_literals(self, drafts: Sequence[Path]) -> None:
-        """Read back the bytes that belong to no tensor."""
+        """Check that the bytes outside of tensors were written correctly: read them back and compare."""
         for draft, target in zip(drafts, self.plan.targets, strict=True):
             for offset, data in target.literals:
                 if LocalFile(draft).read(offset, len(data)) != data:
@@ -273,7 +273,7 @@ class FolderRun(Run):
                     raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Create the targets without their tensors."""
+        """Create the targets without their tensors, or keep those of an interrupted run."""
         copies, targets = self.plan.copies, self.plan.targets
         kept = bool(journal.done) and copies.are_made(targets, drafts)
         if not kept:
@@ -356,7 +356,7 @@ class FolderRun(Run):
         return {index for task in self.tasks for index in task.sources}
 
     def _locate_files(self, drafts: Sequence[Path]) -> Files:
-        """Return the files for the tasks. Sources of extents that are not local are copied here."""
+        """Return the files for the tasks. Sources of extents that are not local are first made local."""
         assert self._staging is not None
         self._opened = self._opened or self.open_local_sources(self._staging.root)
         sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}
@@ -417,7 +417,7 @@ class FolderRun(Run):
 
 
 def _is_target(path: Path, target: TargetFile) -> bool:
-    """Return whether a file has the size of a target, and its bytes that belong to no tensor."""
+    """Return whether a file has the size of a target, and the same bytes outside of its tensors."""
     if not path.is_file() or path.stat().st_size != target.size:
         return False
     file = LocalFile(path)
@@ -425,7 +425,7 @@ def _is_target(path: Path, target: TargetFile) -> bool:
 
 
 def _list_files(path: Path) -> dict[str, Path]:
-    """Return the files in a folder by their relative paths. A file has the empty path."""
+    """Return the files in a folder by their relative paths. A file is returned by the empty path."""
     if not path.is_dir():
         return {"": path}
     return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}

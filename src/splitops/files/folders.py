@@ -17,15 +17,15 @@ from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.sources import LocalFile, Source
 
 INDEX: Final = ".safetensors.index.json"
-"""Ending of the name of the index of several safetensors files."""
+"""Suffix of the file name of an index of safetensors files."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
-"""File name of one of several files: stem, number (from 1), count, ending."""
+"""File name of one of several files: stem, number (from 1), count, extension."""
 _MODEL_ENDINGS: Final = (".safetensors", ".gguf", INDEX)
-"""Endings of files that contain or list the tensors of a model."""
+"""Suffixes of the names of files that contain or list the tensors of a model."""
 _VARIANT: Final = re.compile(
     r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
 )
-"""What diffusers and transformers add to the stem of the same weights in another precision, or averaged."""
+"""Part of the file names of diffusers and transformers for weights in another precision, or averaged ones."""
 _SECOND_MODEL: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
 """Stems of models that often share a folder with another model: Mistral's own format, adapters of PEFT."""
 MAX_SMALL: Final = 64 << 20
@@ -34,7 +34,7 @@ MAX_SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file in a model's folder, without tensors. All but the index are ``shared`` by any model."""
+    """A small file without tensors in a model's folder. An index is not ``shared`` with new tensor files."""
 
     name: str
     source: Source
@@ -73,7 +73,7 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file, by its name, is a variant or known second model next to those with ``stems``.
+    """Return whether a file, by its name, belongs to a variant of the models ``stems`` or to a second model.
 
     Examples:
         >>> [is_another_model(name, ["model"]) for name in (
@@ -91,9 +91,9 @@ def is_another_model(name: str, stems: Collection[str]) -> bool:
 def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
     """Return the file of a folder that leads to all tensors of its model, or None if there is none.
 
-    It is the index, else the only safetensors file, else the first of the only complete set of numbered
-    files, else the only GGUF file. Variants and known second models do not count. Several candidates are an
-    error.
+    It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several candidates, one with the
+    usual name ``model`` comes first, then the first of numbered files. Variants and known second models do
+    not count. Other ambiguities are a FileError.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
@@ -119,7 +119,7 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
 
 
 def open_sibling(source: Source, name: str) -> Source:
-    """Open a file that ``source`` names: it is in the same folder, or at an address in the same folder."""
+    """Open a file to which ``source`` refers by name. It is in the same folder, which may be at a URL."""
     if is_address(source.path):
         return RemoteFile(source.path.parent / check_file_name(name))
     return LocalFile(check_file_name(name), DataFolder(source.path.parent, source.allow_links))
@@ -139,7 +139,7 @@ class OtherFiles(NamedTuple):
 
     Attributes:
         others: small files, which are copied.
-        left: a sentence for each other file and folder, which are not copied.
+        left: a sentence for each other file or folder that is not copied.
         strays: names of tensor files and indexes that do not belong to the model. They are not copied,
             because no index would list them.
     """

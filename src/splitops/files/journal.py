@@ -17,7 +17,7 @@ from splitops.common.staging import StagingFolder
 from splitops.errors import FileError, shown_path
 
 _MAX_LINE: Final = 16 << 20
-"""Maximum bytes of a line in addition to those that this run writes: a journal may be planted."""
+"""Maximum bytes of a line beyond the longest that this run writes: the journal may not be from splitops."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 
@@ -38,13 +38,13 @@ class Journal:
         resume: bool,
         sync: bool,
     ) -> None:
-        """Begin a journal in a locked staging folder or, with ``resume``, continue the one of the same work.
+        """Begin a journal in a locked staging folder or, with ``resume``, continue the existing one.
 
-        The JSON value ``identity`` identifies the plan and its sources; ``counts`` are the checksums of each
-        task.
+        The JSON value ``identity`` identifies the plan and its sources. ``counts`` has the number of
+        checksums of each task.
 
         Raises:
-            FileError: the existing journal belongs to other work.
+            FileError: the existing journal belongs to another plan, or the sources have changed.
         """
         self.done: dict[int, list[int]] = {}
         self.whole = False

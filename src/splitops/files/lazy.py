@@ -95,7 +95,7 @@ class LazyTensor:
 
     @property
     def element_type(self) -> ElementType | None:
-        """Element type, or None if splitops does not have it."""
+        """Element type, or None if splitops does not support it."""
         return self.stored.element_type
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class LazyTensor:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> LazyTensor:
-        """Return a box of the tensor, for integers, slices with steps of at least 1, and an ellipsis.
+        """Return a box of the tensor, selected by integers, slices with positive steps and an ellipsis.
 
         Raises:
             IndexError: an index is out of range, or there are too many indices.
@@ -178,7 +178,7 @@ class LazyTensor:
                 yield np.lib.stride_tricks.sliding_window_view(elements, run)[::stride].reshape(-1)
 
     def _read_elements(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Read ``count`` consecutive elements from number ``first`` on, in memory order."""
+        """Read ``count`` consecutive elements, starting at index ``first`` in memory order."""
         stored, unit = self.stored, self.stored.unit
         begin = first // unit.elements
         end = -(-(first + count) // unit.elements)
@@ -249,15 +249,15 @@ def open(path: AnyPath, like: Format | None = None) -> TensorFile:
     """Open a tensor file and read its header.
 
     Args:
-        path: the file.
-        like: its format; None to detect it by its name.
+        path: path or URL of the file.
+        like: its format; None to infer it from the file name.
 
     Returns:
         A mapping from names to :class:`LazyTensor`. These can be sliced, converted to NumPy arrays, and split
         by ``splitops.onnx`` and ``splitops.openvino`` into other lazy tensors.
 
     Raises:
-        FileError: the file is missing or malformed, or no format has such names.
+        FileError: the file is missing or malformed, or its format is unknown.
 
     Examples:
         >>> import pathlib, tempfile

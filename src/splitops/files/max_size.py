@@ -1,4 +1,4 @@
-"""Plans for the tensors of a model as a whole: spread over files of limited size, or joined in one file."""
+"""Plans for all tensors of a model: spread over files of limited size, or joined in one file."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pau
 def read_all_tensors(
     path: AnyPath, *, allow_links: bool = False, strict: bool = False
 ) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
-    """Read the tensors of a model and the small files next to them. Return warnings about the others, too.
+    """Return the tensors of a model, the small files next to them, and warnings about other files.
 
-    The path is a folder with an index, numbered files, a single file or a single ONNX model; an index; one of
-    the numbered files; or any other tensor file. Links may lead out of the folder with ``allow_links``. With
-    ``strict``, a tensor file in the folder that does not belong to the model is an error.
+    The path is an index, one of several numbered files, any other tensor file, or a folder with one of these
+    or with a single ONNX model. With ``allow_links``, links may lead out of the folder. With ``strict``, a
+    tensor file in the folder that does not belong to the model is an error.
     """
     given = Path(path)
     if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
@@ -81,7 +81,7 @@ def _read(path: Path, folder: DataFolder | None, *, allow_links: bool = False) -
 
 
 def is_shard_name(path: Path) -> bool:
-    """Return whether a file, judged by its name, is an index or one of numbered files."""
+    """Return whether a file, judged by its name, is an index or one of several numbered files."""
     return path.name.endswith(INDEX) or PIECE.fullmatch(path.name) is not None
 
 
@@ -111,13 +111,13 @@ def plan_by_size(
     folder, such as its configuration, are copied.
 
     Args:
-        source: folder of a model, an index, one of numbered files, or any tensor file.
+        source: folder of a model, an index, one of several numbered files, or any tensor file.
         out: folder of the files, created if it does not exist.
         max_size: maximum size of a file in bytes. A larger tensor gets a file of its own.
         to: format of the files, ``"safetensors"``, ``"gguf"`` or ``"onnx"``; None for the format of the
             source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
-        strict: whether a tensor file in the folder that the model does not name is an error. Otherwise it is
+        strict: whether a tensor file in the folder that is not part of the model is an error. Otherwise it is
             not copied, and the plan has a warning.
 
     Returns:
@@ -150,9 +150,10 @@ def plan_by_size(
 
 
 def group_by_size(sizes: Iterable[int], most: int, first: int = 0, later: int = 0) -> list[list[int]]:
-    """Group positions, in order, so that the sizes of a group sum to at most ``most``; a larger one is alone.
+    """Group consecutive indices so that the sizes of each group sum to at most ``most``.
 
-    ``first`` is added to the first group, ``later`` to each other group.
+    A larger size gets a group of its own. ``first`` is added to the sum of the first group, ``later`` to the
+    sum of each other group.
 
     Examples:
         >>> group_by_size([3, 4, 20, 1], 8)
@@ -223,8 +224,8 @@ def plan_one_file(
 
     Args:
         source: as in :func:`plan_by_size`.
-        out: the file to write, or its address.
-        to: its format; None to detect it by its name.
+        out: path or URL of the file to write.
+        to: format of the file; None to infer it from the file name.
         external_data: whether to write the tensors of an ONNX model to one data file in any case. Those of
             other formats always are.
         allow_links: as in :func:`plan_by_size`.

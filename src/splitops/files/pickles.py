@@ -10,7 +10,7 @@ from typing import Final
 from splitops.errors import shown
 
 _ENDINGS: Final = (".bin", ".pth", ".pt", ".ckpt", ".pkl", ".pickle")
-"""Endings of files that ``torch.save`` writes; .bin may also be raw bytes or weights of OpenVINO."""
+"""Extensions of files that ``torch.save`` writes. A .bin file may also be raw bytes or OpenVINO weights."""
 
 
 def advise_on_pickles(names: Sequence[str]) -> str:

@@ -48,8 +48,7 @@ class FilePlan(PlannedFiles):
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
         """Describe what a run would do, without writing anything.
 
-        Sizes of chunked targets are uncompressed. For targets at an address, tasks are the parts of all
-        uploads.
+        Sizes of chunked targets are uncompressed. For targets at a URL, tasks are the parts of all uploads.
         """
         tasks = len(self.make_tasks(memory))
         sizes = zip(self.targets, self.copies.compute_sizes(self.targets), strict=True)
@@ -61,11 +60,11 @@ class FilePlan(PlannedFiles):
         return DryRun(files, self.bytes, len(self.copies), tasks, exists)
 
     def run(self, **options: Unpack[RunOptions]) -> Report:
-        """Write the targets. Either all of them appear, complete, or none.
+        """Write the targets. Either all of them are written completely, or none is.
 
         A KeyboardInterrupt or SystemExit leaves a hidden folder with the finished tensors, for
         ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some
-        targets cannot be resumed and leave nothing: those at an address, chunks of HDF5 and computed arrays.
+        targets cannot be resumed and leave nothing: those at a URL, chunks of HDF5 and computed arrays.
 
         Args:
             **options: fields of :class:`RunOptions`.
@@ -73,8 +72,8 @@ class FilePlan(PlannedFiles):
         Raises:
             FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
                 disk is full, a byte does not read back as it was written, or a cluster cannot write such
-                targets. Nothing is left then, except the folder of a run whose sources have changed and that
-                was to be resumed.
+                targets. Nothing is left then. Only if the sources of a run to be resumed have changed, its
+                folder is kept.
         """
         how, address = fill_options(options), is_address(self.folder)
         alone = "targets at an address" if address else self.copies.one_process

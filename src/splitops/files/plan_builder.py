@@ -40,9 +40,9 @@ Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds the arguments of an operator to a shape and an element type; raises the errors of the operator."""
 
 _BY_RANGES: Final = ("npy", "npz", "safetensors", "gguf", "raw")
-"""Formats that only need ranges of the bytes of a file."""
+"""Formats that can be read from a URL, because they need only byte ranges of the file."""
 _FORWARDS: Final = ("npy", "safetensors", "raw")
-"""Formats whose header comes first."""
+"""Formats that can be read from start to end, and therefore from compressed files."""
 _NAMELESS: Final = "data"
 _MAX_FILES: Final = 100_000
 
@@ -57,12 +57,12 @@ def read(
 
     Args:
         path: the file, or its name in ``folder``.
-        like: its format; None to detect it by its name.
+        like: its format; None to infer it from the file name.
         folder: the folder in which it was found, which links may not leave.
-        allow_links: whether links to files that it names may lead out of its folder.
+        allow_links: whether links to files that it refers to may lead out of its folder.
 
     Raises:
-        FileError: it is missing or malformed, or no format has such names.
+        FileError: the file is missing or malformed, or its format is unknown.
     """
     form = like or detect_format(strip_compression(Path(path)))
     source = open_source(path, form, folder, allow_links=allow_links)
@@ -72,7 +72,7 @@ def read(
 def open_source(
     path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
 ) -> Source:
-    """Open a file as in :func:`read`, if its format supports addresses and compression where needed."""
+    """Open a file as in :func:`read`. Not all formats can be read from a URL or from a compressed file."""
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(
@@ -203,7 +203,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the request. For an unsupported type, the error suggests an operator that supports it."""
+    """Bind the operator to a tensor. For an unsupported type, the error suggests another operator, if any."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -230,7 +230,7 @@ def plan_chunks(
     files: Sequence[Contents] = (),
     compute: Compute | None = None,
 ) -> FilePlan:
-    """Make the plan that writes tensors chunk by chunk: like the first file, or computed."""
+    """Make the plan that writes tensors chunk by chunk. They are assembled from ``files``, or computed."""
     made = ChunkCopies(
         tuple(assemblies),
         _cast_format(format_),
@@ -322,7 +322,7 @@ def _check_element_type(
 
 
 def adapt(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
-    """Convert tensors of a file for the format ``to``, and name one without a name if that needs names."""
+    """Convert tensors for the format ``to``. If it is another format, a nameless tensor is named ``data``."""
     if to is contents.format:
         return list(tensors)
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
@@ -423,7 +423,7 @@ def _merge_tensors(
 
 
 def _check_other_tensors(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Reject files that differ in their other tensors, because these are copied from the first file."""
+    """Reject files with other tensors that the first file lacks: only those of the first file are copied."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:

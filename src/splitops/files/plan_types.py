@@ -21,14 +21,14 @@ from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
 MEMORY: Final = 64 << 20
-"""Default bytes for the buffers of a run."""
+"""Default size in bytes of the buffers of a run."""
 TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
 """Advice for a file that already exists."""
 
 Task = ExtentTask | ChunkTask
-"""The unit that is copied; see :mod:`splitops.files.tasks`."""
+"""A part of the work of a run; see :mod:`splitops.files.tasks`."""
 Progress = Callable[[int, int], object]
-"""Called with the bytes that are done and the total bytes."""
+"""Called with the number of bytes that are done, and the total number."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -37,9 +37,9 @@ class RunOptions(TypedDict, total=False):
     Attributes:
         overwrite: whether to replace existing files. Otherwise they are an error.
         resume: whether to continue an interrupted run of the same plan, if there is one. Targets that already
-            exist with the same bytes are left as they are.
+            exist with the same bytes are left alone.
         verify: whether to read everything back and compare it with what was read.
-        sync: whether to flush the files to disk before they are published, and after each task. The default.
+        sync: whether to flush the files to disk after each task, and before they are published; the default.
         sha256: whether the report contains the SHA-256 of each file.
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
             File names in it are relative to its folder.
@@ -74,7 +74,7 @@ _OPTIONS: Final[RunOptions] = {
 
 
 def fill_options(options: RunOptions) -> RunOptions:
-    """Fill in the default of each missing option. An unknown option is a TypeError."""
+    """Return the options with the defaults of those that are missing. Raise TypeError for an unknown one."""
     strange = next((name for name in options if name not in _OPTIONS), None)
     if strange is not None:
         raise TypeError(f"unknown option {strange!r} of run(): use {', '.join(_OPTIONS)}")
@@ -88,7 +88,7 @@ class Finish(NamedTuple):
     Attributes:
         targets: indices of the targets.
         complete: called with their paths.
-        check: called with their paths after that if the run verifies; see
+        check: called with their paths after ``complete`` if the run verifies; see
             :class:`~splitops.files.formats.Layout`.
     """
 
@@ -201,7 +201,7 @@ class PlannedFiles:
 
     Attributes:
         name: name of the staging folder. Plans for the same targets share it.
-        folder: folder of the targets, or its address.
+        folder: path or URL of the folder of the targets.
         sources: files that are read.
         tensors: tensors that are read; their ``file`` is an index into ``sources``.
         targets: files that are written.
@@ -236,7 +236,7 @@ class PlannedFiles:
 
     @property
     def extents(self) -> Extents:
-        """Extents of the copies; empty for copies that go chunk by chunk."""
+        """Extents of the copies; empty if the tensors are copied chunk by chunk."""
         return self.copies.extents if isinstance(self.copies, ExtentCopies) else Extents.from_extents(())
 
     @property
@@ -265,7 +265,7 @@ class PlannedFiles:
         Names that differ only in case, or in how an accent is encoded, are equal on some file systems.
 
         Raises:
-            FileError: names both targets and their sources.
+            FileError: there are such targets; the message names both and their sources.
         """
         first: dict[str, int] = {}
         for index, target in enumerate(self.targets):

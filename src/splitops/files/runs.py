@@ -1,4 +1,4 @@
-"""Base class of runs: what every run of a plan does, whether its targets are in a folder or at an address."""
+"""Base class of runs: what every run of a plan does, whether its targets are in a folder or at a URL."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ class Run(ABC):
                 make_durable(list(files.values()))
 
     def reject_checksums(self, content: bytes | None) -> None:
-        """Reject a file of checksums that would replace one with other contents; None matches none."""
+        """Raise FileError if another file of checksums exists and must not be replaced.
+
+        A file with the same ``content`` is accepted. None matches no file.
+        """
         path = self.how["checksums"]
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
             return
@@ -83,7 +86,7 @@ class Run(ABC):
             ) from error
 
     def open_local_sources(self, staging: Path) -> dict[int, LocalFile]:
-        """Return the sources of the extents as local files: others are downloaded or unpacked."""
+        """Return the sources of the extents as local files. Download or unpack others into ``staging``."""
         found = {}
         used = self.plan.extents.sources
         for index, source in enumerate(self.plan.sources):

@@ -18,21 +18,21 @@ from splitops.errors import FileError, SplitError, one_line, shown_path
 from splitops.native.positioned import read_at
 
 ByteRange = tuple[int, int]
-"""A byte range: begin and end."""
+"""A byte range: begin and end (exclusive)."""
 
 
 class Source(ABC):
-    """Anything with bytes that formats read headers from and extents copy.
+    """Bytes from which formats read headers, and which extents copy.
 
     Attributes:
-        path: its path. Files that it names are looked up in the same folder.
-        allow_links: whether links of those files may lead out of the folder.
+        path: path or URL of the source. Files that it refers to are in the same folder.
+        allow_links: whether links to those files may lead out of the folder.
     """
 
     path: Path
     allow_links = False
     block = 8 << 20
-    """Bytes that are copied at a time; for an address, this is one request."""
+    """Number of bytes to copy at a time. For a URL, each block is one request."""
 
     @cached_property
     def name(self) -> str:
@@ -46,15 +46,15 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
-        """Return exactly ``size`` bytes from ``offset`` on.
+        """Return exactly ``size`` bytes, starting at ``offset``.
 
         Raises:
-            FileError: the source cannot be read, or ends before.
+            FileError: the source cannot be read, or ends early.
         """
 
     @abstractmethod
     def read_identity(self) -> list[Any]:
-        """Return JSON values that change when the contents change, as they are now."""
+        """Return the current values, as JSON, of properties that change with the contents."""
 
     def find_local(self) -> LocalFile | None:
         """Return the source as a local file, or None if its bytes must be downloaded or unpacked first."""
@@ -130,7 +130,7 @@ class LocalFile(Source):
     def __init__(
         self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
     ) -> None:
-        """Open a regular file: a path of the caller, or a file in ``folder``, which links may not leave."""
+        """Open a regular file at ``path``. In a ``folder``, links may lead out only if it allows that."""
         self.path = Path(path) if folder is None else folder.path / path
         self.allow_links = allow_links if folder is None else folder.allow_links
         try:
@@ -163,7 +163,7 @@ class LocalFile(Source):
         return bytes(found)
 
     def read_identity(self) -> list[Any]:
-        """Return path, size, times of change and inode."""
+        """Return path, size, times of change, device and inode."""
         found = os.fstat(self.descriptor)
         return [self.real, *_get_change_marks(found), found.st_dev, found.st_ino]
 
@@ -173,7 +173,7 @@ class LocalFile(Source):
 
 
 class LocalFolder(Source):
-    """A folder of files that are one unit, such as a zarr array, which a library reads."""
+    """A folder that a library reads as a unit, such as a zarr array."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -198,5 +198,5 @@ class LocalFolder(Source):
 
 
 def _get_change_marks(found: os.stat_result) -> tuple[int, int, int]:
-    """Return size and times. The last one, ctime, changes even if a program sets the other."""
+    """Return size, mtime and ctime. A program can set mtime, but not ctime."""
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -18,7 +18,7 @@ _MAX_NAMED: Final = 100
 def warn_of_strays(
     folder: DataFolder, strays: Sequence[str], main: str, tensors: Collection[str], *, strict: bool
 ) -> tuple[str, ...]:
-    """Return a warning for each stray, naming a tensor that is not in the model.
+    """Return a warning for each stray. It names a tensor that the model does not have, if there is one.
 
     Args:
         folder: the folder of the model.

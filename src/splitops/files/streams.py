@@ -1,7 +1,7 @@
-"""Compressed files such as ``x.npy.gz``, decompressed by fsspec, the extra ``fsspec``.
+"""Compressed files such as ``x.npy.gz``, decompressed by fsspec (the extra ``fsspec``).
 
 The size of the decompressed data is unknown until its end. The header declares a size, which limits the
-stream: if the data is longer or shorter, that is an error, and it never fills the disk.
+stream: longer or shorter data is an error, and cannot fill the disk.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from splitops.files.sources import ByteRange, Source, SourceFile, reading
 
 _BLOCK: Final = 1 << 20
 _READ_AHEAD: Final = 8 << 20
-"""Bytes of the compressed file that are read at a time; for an address, this is one request."""
+"""Number of compressed bytes to read at a time. For a URL, each read is one request."""
 _ENDINGS: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path has the ending of a compressed file.
+    """Return whether a path has the extension of a compressed file.
 
     Examples:
         >>> is_compressed("x.npy.gz"), is_compressed("x.npz")
@@ -35,7 +35,7 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def strip_compression(path: str | os.PathLike[str]) -> Path:
-    """Remove the ending of a compressed file from a path.
+    """Return a path without its compression extension, if it has one.
 
     Examples:
         >>> strip_compression("x.npy.gz").name, strip_compression("x.npy").name
@@ -53,9 +53,9 @@ def read_beginning(source: Source, size: int) -> bytes:
 
 
 def resolve_size(source: Source, stated: int, *, exact: bool = True) -> int:
-    """Return the size of a source. A stream gets the size that its header declares, ``stated``.
+    """Return the size of a source. For a stream, set it to ``stated``, the size that the header declares.
 
-    With ``exact``, data after the declared size is an error.
+    With ``exact``, data after that size will be an error when the stream is copied.
     """
     if isinstance(source, Stream):
         if stated > sys.maxsize:
@@ -87,7 +87,7 @@ class Stream(Source):
         return self._read_forwards(0, size)
 
     def set_declared_size(self, size: int, ends: bool) -> None:
-        """Set the size that the header declares. Close the stream until it is copied: there may be many."""
+        """Set the size that the header declares. Close the stream until the next read: many may be open."""
         self.size, self.ends, self._stream = size, ends, None
 
     def read(self, offset: int, size: int) -> bytes:
@@ -104,7 +104,7 @@ class Stream(Source):
         return self._file.read_identity()
 
     def copy_to(self, file: Any, stretches: Sequence[ByteRange]) -> None:
-        """Write byte ranges in one pass. If it ``ends``, read on to the end, for a checksum there."""
+        """Write byte ranges in one pass. With :attr:`ends`, read to the end, which may have a checksum."""
         self._stream, at = None, 0
         for begin, end in sorted(stretches):
             super().copy_to(file, [(begin, end)])
@@ -120,7 +120,7 @@ class Stream(Source):
         return self._unpack()
 
     def _read_forwards(self, offset: int, size: int) -> bytes:
-        """Return the bytes of a range that exist."""
+        """Return the bytes of a range, or fewer if the data ends before."""
         found = bytearray()
         with self._reading, reading(self.name):
             if self._stream is None or offset < self._at:
@@ -135,7 +135,7 @@ class Stream(Source):
 
 
 def open_decompressed(file: Source) -> Stream:
-    """Return the decompressed contents of a file as a source. A missing library is an error."""
+    """Return the decompressed contents of a file as a source. Raise FileError if a library is missing."""
     decompress = _find_decompressor(file)
     return Stream(file, file.name, lambda: decompress(io.BufferedReader(SourceFile(file), _READ_AHEAD)))
 

@@ -2,9 +2,9 @@
 
 A task copies a part of a plan (:class:`~splitops.files.extent_tasks.ExtentTask` or
 :class:`~splitops.files.chunk_tasks.ChunkTask`). Tasks are independent and repeatable, and run here or on a
-worker of a cluster. They know the ``sources`` and ``targets`` that they need, their share of the ``bytes``,
-and how many ``checksums`` ``copy`` and ``read_back`` return. ``partition`` differs if the same bytes are
-split into other tasks.
+worker of a cluster. Each has the indices of its ``sources`` and ``targets``, the number of ``bytes`` that it
+copies, and the number of ``checksums`` that ``copy`` and ``read_back`` return. Its ``partition`` changes if
+the same bytes are split into other tasks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def ignore_tick(_: int) -> None:
 class Files:
     """The paths of the files of a plan, by index.
 
-    This process has sources (``opened``) and targets (``written``) open; otherwise each task opens its own.
-    Paths in the ``staging`` folder are only valid in this process.
+    ``opened`` and ``written`` are the sources and the targets that this process has open. Without them, each
+    task opens its own. Paths in the ``staging`` folder are only valid in this process.
     """
 
     sources: Mapping[int, Path]

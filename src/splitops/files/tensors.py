@@ -103,7 +103,7 @@ def locate_tensors(tensors: Sequence[StoredTensor]) -> Table:
 
 
 def number_keys(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
-    """Number keys by equality, in order of appearance. Return all numbers, and the index of each first key.
+    """Number keys by equality, in order of appearance. Return the numbers, and each key's first index.
 
     Examples:
         >>> [part.tolist() for part in map(np.array, number_keys("abac"))]
@@ -135,11 +135,11 @@ def make_packed_tensor(
 
 
 def to_row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
-    """Convert a tensor for a format that stores row-major tensors, with ``code`` as its name of the type.
+    """Convert a tensor for a format that stores row-major tensors and calls its type ``code``.
 
     Raises:
-        FileError: the format ``of`` has no such type (None), no big-endian elements (unless ``swapped``), or
-            no Fortran order.
+        FileError: the format, called ``of`` in messages, does not support the type (``code`` is None),
+            big-endian elements (unless ``swapped``) or Fortran order.
     """
     if code is None:
         raise FileError(f"{tensor.label} has type {tensor.code}, which {of} does not support")
@@ -155,7 +155,8 @@ def make_part_extents(
 ) -> list[Extent]:
     """Make the extents that copy the parts of a tensor to places (target, offset). Empty parts have none.
 
-    A part that begins or ends inside a unit of the tensor is an error.
+    Raises:
+        FileError: a part begins or ends inside a unit of the tensor.
     """
     ahead, behind = plan.shape[: plan.axis], plan.shape[plan.axis + 1 :]
     if tensor.fortran:  # its bytes are those of the row-major tensor with the axes reversed

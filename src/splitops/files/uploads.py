@@ -1,7 +1,7 @@
-"""Targets at addresses such as ``s3://bucket/parts``: uploaded in parts, and published when all are complete.
+"""Targets at URLs such as ``s3://bucket/parts``: uploaded in parts, and published when all are complete.
 
-The file system of fsspec must support commits, such as a multipart upload on S3. Each target is made and sent
-window by window, in order. Targets are not kept on this machine, so an interrupted run starts over.
+The file system of fsspec must support commits, such as a multipart upload on S3. Each target is built and
+sent in windows, the parts of its upload. No target is kept locally, so an interrupted run starts over.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def compute_part_bytes(size: int) -> int:
 
 
 class AddressRun(Run):
-    """One run of a plan whose targets are at an address."""
+    """One run of a plan whose targets are at a URL."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         plan.make_tasks(how["memory"])  # raises if the memory is too small
@@ -104,12 +104,12 @@ class AddressRun(Run):
         return self.report(sizes, 0, self._get_digests())
 
     def _get_digests(self) -> dict[Path, str]:
-        """Return the SHA-256 of each file, if it was requested."""
+        """Return the SHA-256 of each file by its path; empty unless it was requested."""
         digests = [made.digest.hexdigest() for made in self._made]
         return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
 
     def _reject_targets(self, files: Uploads, overwrite: bool) -> list[str]:
-        """Return the existing targets, which are errors without ``overwrite``, as are sources."""
+        """Return the URLs of existing targets. Raise FileError if they must not be replaced."""
         sources = {source.name for source in self.plan.sources}
         for address in files.addresses:
             if address in sources:
@@ -141,7 +141,7 @@ class AddressRun(Run):
                     self.advance(each.result())
 
     def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int, staging: Path) -> None:
-        """Copy the bytes of windows into the scratch file, one after the other."""
+        """Copy the bytes of windows consecutively into the scratch file."""
         extents: list[Extent] = []
         try:
             os.ftruncate(scratch, 0)  # bytes that nothing writes are zeros
@@ -271,13 +271,13 @@ def make_uploads(plan: PlannedFiles) -> Uploads:
 
 
 class Uploads:
-    """New files in one file system, which appear only when all are published.
+    """New files in one file system, which are only visible after :meth:`publish`.
 
-    As a context manager, it removes everything after an error, including files that are already published. A
-    replaced file cannot be restored: the error then lists which files are new and which are unchanged.
+    As a context manager, it removes new files after an error, even if they are already published. A replaced
+    file cannot be restored: the error then lists which files are new and which are unchanged.
 
     Attributes:
-        addresses: addresses of the files.
+        addresses: URLs of the files.
     """
 
     def __init__(self, folder: str, sizes: Mapping[str, int]) -> None:
@@ -311,7 +311,7 @@ class Uploads:
             error.add_note(said)
 
     def iter_existing(self) -> Iterator[str]:
-        """Yield the addresses at which a file exists."""
+        """Yield the URLs at which a file exists."""
         self._system.invalidate_cache()
         with _open_pool(_THREADS) as pool:
             for address, found in zip(self.addresses, pool.map(self._check_exists, self._paths), strict=True):
@@ -323,7 +323,7 @@ class Uploads:
             return bool(self._system.exists(path))
 
     def open(self) -> None:
-        """Open all files in a transaction, so that they appear only when they are published."""
+        """Open all files in a transaction, so that they are only visible after :meth:`publish`."""
         transaction = self._system.start_transaction()
         for address, path, size in zip(self.addresses, self._paths, self._sizes, strict=True):
             with writing(address):
@@ -347,7 +347,7 @@ class Uploads:
             self._files[index].close()
 
     def publish(self, before: Collection[str]) -> None:
-        """Publish all files. ``before`` are the addresses of files that they replace."""
+        """Publish all files. ``before`` has the URLs of the files that they replace."""
         self._before = frozenset(before)
         with defer_signals():
             for index, file in enumerate(self._files):
@@ -374,7 +374,7 @@ class _ExistingFiles:
         self._at = [0] * len(addresses)
 
     def write(self, index: int, data: bytes) -> None:
-        """Compare the next part of a file."""
+        """Compare the next part of a file. Raise FileError if it differs."""
         file, begin = self._files[index], self._at[index]
         self._at[index] = end = begin + len(data)
         if end > file.size or file.read(begin, len(data)) != data:
@@ -396,7 +396,7 @@ def _format_addresses(addresses: Sequence[str]) -> str:
 
 
 def _can_commit(file: Any) -> bool:
-    """Return whether a file only appears when it is committed."""
+    """Return whether a file is only visible after it is committed."""
     from fsspec.spec import AbstractBufferedFile
 
     commit = getattr(file, "commit", None)

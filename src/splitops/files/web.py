@@ -31,7 +31,7 @@ def make_options() -> dict[str, Any]:
 
 
 def retry(name: str, ask: Callable[[], _Found]) -> _Found:
-    """Call ``ask`` and return its result. Retry while the server is busy.
+    """Call ``ask`` and return its result. Retry after temporary failures, such as a busy server.
 
     Raises:
         FileError: the server sends nothing for :data:`SILENCE` seconds.

@@ -102,13 +102,13 @@ class Opaque:
 
 
 AbstractValue = AbstractTensor | AbstractSequence | Opaque | None
-"""An abstract value; None is any value, which need not be a tensor."""
+"""An abstract value; None if nothing is known, not even whether it is a tensor."""
 
 NOTHING: Final = AbstractTensor()
 
 
 def to_fact(tensor: AbstractTensor, *, value: bool) -> Fact:
-    """Convert a tensor to the fact of an input for binding, with its elements if ``value`` is set."""
+    """Convert an abstract tensor to a :class:`Fact`, with its elements (rank 0 or 1) if ``value`` is set."""
     numbers: Any = None
     if value and tensor.elements is not None and tensor.elements.ndim <= 1:
         numbers = tensor.elements.tolist()
@@ -121,7 +121,7 @@ def _to_number(entry: Any) -> int | float | None:
 
 
 def make_partial_value(entries: Sequence[Entry] | Entry) -> Value:
-    """Return entries as the object array of a scalar or 1-D tensor."""
+    """Return the elements of a scalar or 1-D tensor as an object array."""
     if not isinstance(entries, Sequence):
         scalar = np.empty((), object)
         scalar[()] = entries
@@ -132,14 +132,14 @@ def make_partial_value(entries: Sequence[Entry] | Entry) -> Value:
 
 
 def make_shape_value(shape: Shape | None) -> Value | None:
-    """Return the elements of the 1-D tensor of a shape; unknown sizes are unknown entries."""
+    """Return a shape as the elements of a 1-D tensor, or None if its rank is unknown or too large."""
     if shape is None or len(shape) > MAX_ELEMENTS:
         return None
     return make_partial_value([None if dim == UNKNOWN else dim for dim in shape])
 
 
 def join(left: AbstractValue, right: AbstractValue) -> AbstractValue:
-    """Return the smallest abstract value that contains both."""
+    """Return an abstract value that contains both."""
     if isinstance(left, AbstractTensor) and isinstance(right, AbstractTensor):
         return AbstractTensor(
             left.type if left.type == right.type else None,
@@ -169,7 +169,7 @@ def _is_same_value(left: Value | None, right: Value | None) -> bool:
 
 
 def _join_values(left: Value | None, right: Value | None) -> Value | None:
-    """Return the common elements of two values; the others are unknown. None if the shapes differ."""
+    """Return the elements that two values share, with None for the others, or None if shapes differ."""
     if left is None or right is None or left.shape != right.shape:
         return None
     if _is_same_value(left, right):
@@ -228,7 +228,7 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Replace the symbols in shapes that have a size in ``sizes``.
+    """Replace the symbolic sizes in shapes by the numbers that follow from ``sizes``.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

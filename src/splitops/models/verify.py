@@ -1,9 +1,9 @@
 """Verify a fixed model: run its source on the reference and the model on a runtime, and compare the bits.
 
 The inputs are generated. Each dynamic size gets the values at which divisions change: 0, 1, one less and one
-more than a number of parts, the sum of the lengths, the ends of the chunks that are read. These are samples,
-not all sizes. The runtime runs in a separate process, so that a crash is a result, too. Samples with an empty
-axis run in another process, as runtimes crash on empty tensors in operators other than splits.
+more than a number of parts, the sum of the lengths, and the ends of the chunks that are read. These are
+samples, not all sizes. The runtime runs in a separate process, so that a crash is recorded as a result. Each
+sample with an empty axis runs in its own process, as runtimes crash on empty tensors in other operators.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class TrialVerdict(StrEnum):
     SAME = "identical"
     """The runtime returns the same bits."""
     ROUNDED = "rounded"
-    """Floats differ in their last bits, because other operators round differently."""
+    """Floats differ slightly, because other operators round differently."""
     REJECTED = "rejected"
     """The source rejects these sizes."""
     UNSAMPLED = "not compared"
-    """The runtime fails on an empty axis in the same way without the fix."""
+    """The runtime fails on an empty axis, and it does so without the fix, too."""
     DIFFERENT = "different"
     """The runtime returns other values."""
     FAILED = "failed"
@@ -103,8 +103,8 @@ class Verification:
         runtime: name of the runtime.
         release: release of the runtime.
         trials: the trials.
-        source_error: the broken rule of the source if it cannot run, so that the results were compared with
-            those of the fixed model on the reference; otherwise empty.
+        source_error: the rule that the source model breaks, if it cannot run. The results were then compared
+            with those of the fixed model on the reference. Otherwise empty.
     """
 
     runtime: str
@@ -124,7 +124,7 @@ class Verification:
         return compared and not self.failures
 
     def as_dict(self) -> dict[str, Any]:
-        """Convert the verification to JSON values."""
+        """Convert the verification to JSON-serialisable values."""
         return to_json_values(self)
 
     def __str__(self) -> str:
@@ -175,13 +175,13 @@ def verify(
             :func:`splitops.load`.
 
     Returns:
-        The verification, with one trial for each combination of sizes. Results that differ only in the last
-        bits of floats have a verdict of their own.
+        The verification, with one trial for each sample of the sizes. Results that differ only by the
+        rounding of floats have a verdict of their own.
 
     Raises:
         ModelError: the runtime is not installed or not supported, an input is not a tensor with a declared
             type and rank, or the source and the fixed model reject every input.
-        RuleError: no run can make a split of the fixed model valid.
+        RuleError: a split of the fixed model is invalid in every run.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -224,7 +224,7 @@ def _prepare_trials(
     """Prepare the reference runs.
 
     Returns:
-        The trials, the sizes of the first one, and the broken rule of the source if the fixed model is used.
+        The trials, the sizes of the first one, and the broken rule of the source, or '' if it can run.
     """
 
     def prepare(model: AnyModel, *, allow_links: bool) -> tuple[_Trials, dict[str, int]]:
@@ -258,7 +258,7 @@ def _start_engine(runtime: str) -> Iterator[Engine]:
 def _run_source(
     source: AnyModel, outputs: tuple[str, ...], runtime: str, feeds: Mapping[str, Any], folder: Path
 ) -> str:
-    """Run the source without the fix on a runtime in a new process; return the error message, or ''."""
+    """Run the source on a runtime in a new process, and return the error message, or ''."""
     path = folder / ("source.xml" if is_openvino(source) else "source.onnx")
     try:
         if isinstance(source, str | os.PathLike):
@@ -274,7 +274,7 @@ def _run_source(
 
 
 def generate_inputs(reference: Session, *, seed: int = 0) -> dict[str, Any]:
-    """Generate valid inputs of a model by name; ``reference`` is its session on the reference."""
+    """Generate valid inputs by name for the model of ``reference``, a session on the reference."""
     trials = _Trials(reference, seed)
     return trials.generate(trials.find_base())
 
@@ -282,9 +282,10 @@ def generate_inputs(reference: Session, *, seed: int = 0) -> dict[str, Any]:
 def difference(
     reference: Any, theirs: Any, reference_type: str | None = None, their_type: str | None = None
 ) -> str | None:
-    """Describe how an output (a list for a sequence) differs from the reference; None if all bits are equal.
+    """Describe how an output, which may be a list, differs from the reference. Return None if it does not.
 
-    Element types without a name in ``reference_type`` or ``their_type`` get that of the dtype.
+    Bits are compared. ``reference_type`` and ``their_type`` are the names of the element types, by default
+    those of the dtypes.
     """
     if isinstance(reference, list) != isinstance(theirs, list):
         return "a tensor, not a sequence" if isinstance(reference, list) else "a sequence, not a tensor"
@@ -346,7 +347,7 @@ class _Trials:
         self.wider: Session | None = None
         """The fixed model, if it accepts sizes that the source rejects."""
         self.ends: Collection[int] = ()
-        """The ends of the chunks that nodes read."""
+        """End positions, on the split axis, of the chunks that nodes read."""
         self._first: dict[str, Any] = {}
         self.random = np.random.default_rng(seed)
         self.small = False
@@ -448,7 +449,7 @@ class _Trials:
         raise ModelError(f"{problem}; set inputs (--input, in Python inputs=)") from rejected
 
     def _iter_sizes(self, base: Mapping[str, int]) -> Iterator[dict[str, int]]:
-        """Yield ``base``, and ``base`` with each size replaced by each boundary."""
+        """Yield ``base``, and ``base`` with each size replaced by each boundary, up to 32 in all."""
         seen = [dict(base)]
         for name, bounds in self.bounds.items():
             for size in self._list_boundaries():
@@ -477,7 +478,7 @@ class _Trials:
 
 
 def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
-    """Return the ends of chunks that nodes read at constant positions, from the front or the end."""
+    """Return the ends of the chunks that nodes read at constant positions, negative ones included."""
     if all(split_node.binding is None or not _get_chunk(split_node) for split_node in ours.splits):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()

@@ -1,8 +1,8 @@
 """The bytes of a split: views, new copies, and copies into given buffers.
 
-This layer knows extents, strides and bytes, but no operators. A :class:`Plan` is a split as an axis, the
-offset and size of each part along it, and whether the axis, of size 1 in each part, is removed. Its bounds
-are checked when it is created, and the shape of each array when it runs.
+This layer knows extents, strides and bytes, but no operators. A :class:`Plan` has the axis of a split, the
+offset and size of each part along it, and whether the axis is removed from parts of size 1. Its bounds are
+checked when it is created, and the shape of each array when it runs.
 
 It is compiled C++ if the extension module can be imported (`available`), otherwise NumPy. The environment
 variable ``SPLITOPS_NATIVE=0`` forces NumPy.
@@ -80,8 +80,8 @@ def set_num_threads(n: int | None) -> None:
     """Set the number of threads for a large copy, including the caller's.
 
     Args:
-        n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment, else the
-            number of processors that affinity and control groups permit.
+        n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment or, without
+            it, the number of processors that affinity and control groups permit.
 
     Raises:
         TypeError: ``n`` is not an int.

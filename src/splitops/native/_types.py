@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-"""Any exact NumPy array."""
+"""An exact NumPy array, not of a subclass."""
 
 Parts = tuple[Array, ...] | list[Array]
 """The parts of a split, in a tuple or, for plans with ``sequence``, in a list."""
@@ -23,7 +23,7 @@ class SplitPlan:
         axis: split axis, in [0, rank).
         offsets: offset of each part on the axis.
         sizes: size of each part on the axis.
-        squeeze: whether the parts, of size 1, lose the axis.
+        squeeze: whether the axis is removed from the parts, which have size 1.
         sequence: whether the parts are returned in a list (SplitToSequence) instead of a tuple.
 
     Examples:

@@ -1,4 +1,4 @@
-"""The native core in NumPy: the same plans and checks, tested equal to the compiled ones."""
+"""The native core in NumPy: the same plans and checks, which are tested to equal the compiled ones."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Plan(SplitPlan):
         A part is writeable if the array is, and keeps its memory alive.
 
         Raises:
-            TypeError: not an exact ``np.ndarray``.
+            TypeError: the array is not an exact ``np.ndarray``.
             ValueError: the array does not have the shape of the plan. The other methods raise the same.
         """
         container: Callable[[Iterator[Array]], Parts] = list if self.sequence else tuple
@@ -164,7 +164,7 @@ class Plan(SplitPlan):
         """Copy the parts into given arrays if these certainly match and share no memory.
 
         Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
-        compiled core, nothing is. ``out`` may have any elements.
+        compiled core, no arrays are. ``out`` may have elements of any type.
 
         Returns:
             The arrays in ``out``, or None if nothing was written.
@@ -177,7 +177,7 @@ Plan.__doc__ = SplitPlan.__doc__
 
 
 def set_calls(plan: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Set the ``__call__`` of plans. Functions without the core do not cache calls."""
+    """Set the ``__call__`` of plans. ``function`` is not used, because only the core caches calls."""
     Plan.__call__ = plan  # type: ignore[method-assign]
 
 
@@ -195,7 +195,7 @@ def threads() -> int:
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """Return no instruction sets: NumPy chooses its own."""
+    """Return an empty tuple: NumPy chooses its instruction set itself."""
     return ()
 
 

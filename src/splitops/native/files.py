@@ -35,8 +35,8 @@ Raises ValueError if the tables are not consistent. Nothing is read or written t
 """
 
 crc32 = _implementation.crc32
-"""``crc32(data, before=0)``: zlib's checksum of a one-dimensional uint8 array that follows bytes with
-``before``.
+"""``crc32(data, before=0)``: zlib's checksum of a one-dimensional uint8 array. It continues ``before``, the
+checksum of preceding bytes.
 """
 
 read_header = _implementation.read_header
@@ -45,8 +45,8 @@ read_header = _implementation.read_header
 ``bits`` are the bits per element of each type; ``start`` is the offset of the tensors' bytes.
 
 Returns columns in the order of the bytes: names, which may repeat, shapes, types, offsets and sizes; then the
-metadata as unparsed JSON, or None. Returns None for a header with anything unusual or wrong, and without the
-core: then a parser in Python must find out.
+metadata as unparsed JSON, or None. Returns None if anything in the header is unusual or wrong, and always
+without the core. The caller must then parse the header in Python.
 """
 
 sync_files = _implementation.sync_files

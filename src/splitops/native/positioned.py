@@ -9,10 +9,10 @@ _lock = threading.Lock()
 
 
 def read_at(file: int, size: int, offset: int) -> bytes:
-    """Return at most ``size`` bytes from an offset on; none at the end of the file.
+    """Read at most ``size`` bytes at an offset. The result is empty at the end of the file.
 
     Raises:
-        OSError: they cannot be read.
+        OSError: the file cannot be read.
     """
     if hasattr(os, "pread"):
         return os.pread(file, size, offset)
@@ -22,10 +22,10 @@ def read_at(file: int, size: int, offset: int) -> bytes:
 
 
 def write_at(file: int, data: memoryview, offset: int) -> int:
-    """Write bytes from an offset on, and return the number that were written.
+    """Write bytes at an offset, and return the number of bytes that were written.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the file cannot be written.
     """
     if hasattr(os, "pwrite"):
         return os.pwrite(file, data, offset)

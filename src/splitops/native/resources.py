@@ -49,7 +49,7 @@ def count_processors(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgr
 def count_threads() -> int:
     """Return the number of threads for copies: ``SPLITOPS_NUM_THREADS``, or one per processor.
 
-    An invalid variable is ignored with a warning, because importing a library must not fail for it.
+    An invalid variable is ignored with a warning, because it must not make the import of a library fail.
     """
     text = os.environ.get("SPLITOPS_NUM_THREADS", "")
     if not text:
@@ -61,7 +61,7 @@ def count_threads() -> int:
 
 
 def read_memory_limit(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or less by control groups."""
+    """Return the bytes of memory that this process may use: all, or the limit of its control groups."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

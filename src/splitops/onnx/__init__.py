@@ -81,17 +81,17 @@ def split(
     """Split an array like ONNX ``Split``.
 
     Args:
-        data: array of rank 1 or more, with an element type of the version. Nested lists of numbers become a
-            NumPy array.
+        data: array of rank 1 or more, of an element type that the version supports. Nested lists of numbers
+            become a NumPy array.
         split: size of each part, int64. Split-1 requires the floating-point type of the data, or a list of
             integers for the attribute.
         axis: axis to split, in [-rank, rank - 1].
-        num_outputs: from opset 18 on, the attribute: parts have size ceil(D / num_outputs) until the axis
-            ends. Before, the number of outputs that the node declares, which must divide the axis.
+        num_outputs: since opset 18, the attribute: parts have size ceil(D / num_outputs) until the axis of
+            size D ends. Before, the number of outputs that the node declares, which must divide the axis.
         opset: opset that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
-        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
-            filled and returned.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
+        out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
+            other. They are filled and returned.
 
     Returns:
         The parts. Their concatenation along the axis is the data.
@@ -100,7 +100,7 @@ def split(
         TypeUnsupportedError: ``type.unsupported``.
         AxisError: ``axis.range``, ``axis.dtype``.
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
-            ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.make_attribute_error``.
+            ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.missing``.
         PartsError: ``parts.divisible`` (below opset 18), ``parts.count``.
         OperatorError: ``op.version``.
         ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
@@ -160,16 +160,16 @@ def split_to_sequence(
     """Split an array like ONNX ``SplitToSequence``.
 
     Args:
-        data: array of rank 1 or more, with an element type of the version. Nested lists of numbers become a
-            NumPy array.
+        data: array of rank 1 or more, of an element type that the version supports. Nested lists of numbers
+            become a NumPy array.
         split: size of all parts, although the last may be smaller; or the size of each part, int32 or int64.
             None means parts of size 1.
         axis: axis to split, in [-rank, rank - 1].
         keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
         opset: opset that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
-        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
-            filled and returned.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
+        out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
+            other. They are filled and returned.
 
     Returns:
         The parts, as a list.
@@ -223,7 +223,7 @@ def infer_split(
             be None for unbounded, or None for unknown. None if the rank is unknown.
         split: size of each part, or None for an unknown size.
         axis: axis to split, or None if it is unknown.
-        num_outputs: from opset 18 on, the attribute. Before, the number of outputs that the node declares.
+        num_outputs: since opset 18, the attribute. Before, the number of outputs that the node declares.
         opset: opset that selects the version; None is the newest.
 
     Returns:
@@ -271,7 +271,7 @@ def infer_split_to_sequence(
 
     Returns:
         The shape of all elements, and their number. If there are no elements, the shape follows from the
-        rule.
+        size rule.
 
     Raises:
         RuleError: no valid result is possible; see :func:`splitops.onnx.split_to_sequence`.

@@ -42,7 +42,7 @@ class SplitopsModel(BackendRep):
         """Run the model.
 
         Args:
-            inputs: values by name; or values of all or all required inputs in the order of the model.
+            inputs: values by name; or in the order of the model, for all inputs or all required ones.
 
         Returns:
             The outputs in the order of the model. A sequence is a list.

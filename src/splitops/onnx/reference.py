@@ -62,7 +62,7 @@ def _make_classes() -> tuple[type[OpRun], ...]:
                 )
             # Without a schema, OpRun does not add the attribute defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
-            # The evaluator of splitops passes the place of the graph, that of onnx does not.
+            # The evaluator of splitops passes the location of the graph, that of onnx does not.
             self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)
@@ -83,7 +83,7 @@ def _make_classes() -> tuple[type[OpRun], ...]:
             parts = read_only(list(split([_to_array(value, self.operator, self.where) for value in args])))
             if self.operator.gives_sequence:
                 return (parts,)
-            # None for an output named "", since "" stays the name of absent inputs.
+            # Return None for an output named "", because "" must remain the name of absent inputs.
             return tuple(part if name else None for name, part in zip(self.names, parts, strict=True))
 
         def _make_split(self, linked: Mapping[str, Any] | None) -> NodeSplit:
@@ -99,9 +99,9 @@ def _make_classes() -> tuple[type[OpRun], ...]:
 
 
 def read_node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
-    """Return the attributes of a split node: integers, floats or lists of them, which binding checks.
+    """Return the attributes of a split node: numbers or lists of numbers, which binding checks later.
 
-    ``linked`` has the attributes of the call of a function, to which attributes in its body refer. An
+    ``linked`` has the attributes of the function call, to which attributes in the function's body refer. An
     attribute that refers to a missing one is absent.
     """
     from onnx import helper

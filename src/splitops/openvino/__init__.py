@@ -58,9 +58,9 @@ def split(
         axis: axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
         num_splits: number of parts, at least 1, which must divide the axis.
         opset: operation set that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
-        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
-            filled and returned.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
+        out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
+            other. They are filled and returned.
 
     Returns:
         The parts. Their concatenation along the axis is the data.
@@ -127,9 +127,9 @@ def variadic_split(
             type.
         split_lengths: size of each part, of any integer type. One of them may be -1: the rest of the axis.
         opset: operation set that selects the version; None is the newest.
-        copy: None or False returns views that share memory with ``data``, True independent contiguous parts.
-        out: arrays with the exact shapes and dtype, which do not overlap ``data`` or each other. They are
-            filled and returned.
+        copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
+        out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
+            other. They are filled and returned.
 
     Returns:
         The parts. Their concatenation along the axis is the data.

@@ -29,7 +29,8 @@ def assemble_files(
 ) -> FilePlan:
     """Return the file plan that writes the tensor files ``layout`` and other files into the folder ``out``.
 
-    Sidecar files go to ``homes``: all of them, or only shared ones, with the contents in ``changed``.
+    ``written`` has more files to write. ``homes`` has the folders for sidecar files, and whether each gets
+    all of them. The others get only shared files, whose contents ``changed`` may replace.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

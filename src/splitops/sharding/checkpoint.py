@@ -128,7 +128,10 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
 
 
 def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
-    """Return the bytes between the tensors of a file, with their offsets. Gaps of zeros are left out."""
+    """Return the bytes of a file that are outside of its tensors, including the header, with their offsets.
+
+    Gaps of zeros are left out.
+    """
     places = locate_tensors([tensor for tensor in tensors if tensor.size])[:, 1:]
     places = places[np.argsort(places[:, 0])]
     begins = np.append(places[:, 0], source.size)
@@ -143,7 +146,7 @@ def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[i
 
 
 def read_config(others: Sequence[SidecarFile]) -> Mapping[str, Any]:
-    """Return the content of ``config.json``; empty without one."""
+    """Return the content of ``config.json``, or an empty mapping if there is none."""
     for other in others:
         if other.name == "config.json":
             content = other.source.read(0, other.source.size)

@@ -34,7 +34,7 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Keep the first of all extents with equal targets, in the order of targets, which are tensor indices."""
+    """Return one of the extents to each target range, ordered by target, after comparing their bytes."""
     table = extents.table.copy()
     table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # the stride of a single run
     keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)

@@ -31,7 +31,7 @@ _PICKLED: Final = re.compile(r".*_rank\d+\.bin")
 
 
 class _Saved(NamedTuple):
-    """A stored piece of a tensor, its box there, the index of its file, and the number of its part."""
+    """A stored piece, its box in the complete tensor, the index of its file, and the number of its part."""
 
     tensor: StoredTensor
     box: Box
@@ -59,7 +59,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with pickled checkpoints of PyTorch, with the command that converts them."""
+    """Reject a folder with pickled checkpoints of PyTorch. The PlanError says how to convert them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -78,7 +78,7 @@ def reject_pickled(path: Path) -> None:
 def read_distributed(
     path: Path, *, like: Checkpoint | None = None, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read a distributed checkpoint. It gets the files of ``like``, or one file per part.
+    """Read a distributed checkpoint. Its unsharded files are those of ``like``, or one file per part.
 
     Without ``like``, the size of a tensor is the end of its last piece, so a missing file at the end cannot
     be detected. ``strict`` rejects a folder with other tensor files.
@@ -96,7 +96,10 @@ def read_distributed(
     main = f"the distributed files of {shown_path(path)}"
     warnings = (*warn_of_strays(folder, strays, main, pieces, strict=strict), *left)
     if like is None:
-        wholes, made, index = _lay_out_files(pieces, path)
+        by_part: dict[int, list[StoredTensor]] = {}
+        for own in pieces.values():
+            by_part.setdefault(min(piece.part for piece in own), []).append(_join_pieces(own))
+        wholes, made, index = lay_out_files([members for _, members in sorted(by_part.items())], path)
         _check_index(others, {tensor.name: tensor for tensor in wholes})
         others = (*(other for other in others if not other.name.endswith(INDEX)), *index)
     else:
@@ -144,7 +147,7 @@ def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
 
 
 def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
-    """Return the complete tensor of pieces, without a place in a file."""
+    """Return the complete tensor to which pieces belong, without a place in a file."""
     first = pieces[0].tensor
     for piece in pieces:
         if (piece.tensor.code, len(piece.box.shape)) != (first.code, len(first.shape)):
@@ -158,18 +161,15 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
         raise PlanError(str(error)) from error
 
 
-def _lay_out_files(
-    pieces: dict[str, list[_Saved]], path: Path
+def lay_out_files(
+    groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out tensors in one file per part. Return tensors, files, and the index if there are several."""
-    by_part: dict[int, list[StoredTensor]] = {}
-    for found in pieces.values():
-        by_part.setdefault(min(piece.part for piece in found), []).append(_join_pieces(found))
+    """Lay out each group of tensors in a file. Return tensors, files, and the index of several files."""
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
-    for number, (_, members) in enumerate(sorted(by_part.items())):
-        count = len(by_part)
+    for number, members in enumerate(groups):
+        count = len(groups)
         name = _SINGLE if count == 1 else name_piece("model", number + 1, count, ".safetensors")
         file, places = lay_out_file(name, members, _METADATA)
         files.append(WholeFile(name, file.size, file.literals, _METADATA))
@@ -213,7 +213,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check that the index in the same folder, if there is one, names the same tensors and bytes."""
+    """Check an index in the same folder: its tensors exist, and its total size, if declared, is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue

@@ -29,7 +29,7 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 class RankRow:
     """The tensors of one rule, type and shape, and the bytes of all of them by rank.
 
-    If each tensor is on another rank, ``cut`` is that of the first one.
+    If the tensors are on different ranks, ``cut`` is that of the first one.
     """
 
     rule: int
@@ -81,7 +81,7 @@ class RankRow:
         return names, kind, axis, self.sizes, str(max(self.bytes)), self.repeats
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return the row as JSON-serialisable values."""
         return {
             **select_json_values(self, "rule", "match"),
             "tensors": len(self.tensors),

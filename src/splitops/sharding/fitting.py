@@ -22,7 +22,7 @@ from splitops.sharding.tensor_sharding import (
 )
 
 _MAX_TRIED: Final = 64
-"""Largest number of ranks that messages try."""
+"""Largest number of ranks that is tried for a message."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RankFit:
         return "; ".join(notes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values for JSON."""
+        """Return the result as JSON-serialisable values."""
         return to_json_values(self)
 
 
@@ -164,6 +164,7 @@ def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
         for rank, shard in enumerate(cut.shards if tensor.unit.elements > 1 else ()):
             if shard is not None:
                 shard_extents(tensor, cut, rank)  # raises if a piece does not consist of complete bytes
+        padded = (cut.padded or tensor.shape[axis_sharding.axis]) * axis_sharding.pack
         times = _count_repeats(cut) if axis_sharding.replicate else 1
         empty = elements > 0 and any(shard is not None and not shard.size for shard in cut.shards)
     if padded == elements:
@@ -177,9 +178,10 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return by rule number the padding that makes sharding possible. Rules without one are left out.
+    """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
 
-    A rule has one ``pad_to`` for all tensors that it matches.
+    A rule has one ``pad_to`` for all tensors that it matches. Sections have none: they may be heads of
+    queries and keys, and with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
@@ -192,6 +194,8 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
             for _, axis_sharding in own
         )
         pad_to = math.lcm(*units)
+        if any(axis_sharding.sections is not None for _, axis_sharding in own):
+            continue
         with contextlib.suppress(SplitError):
             found = [
                 _fit_kind(replace(kind, axis_sharding=replace(axis_sharding, pad_to=pad_to)), ranks)[0]
@@ -204,7 +208,7 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
 
 def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
-    """Return the sharding of each kind."""
+    """Return the sharding of each kind. If it is impossible, a PlanError lists possible numbers of ranks."""
     cuts = []
     for kind in matches.kinds:
         try:

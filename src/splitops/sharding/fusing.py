@@ -85,7 +85,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of the rule that unfuses a tensor, and the parts with extents from it, or None."""
+        """Return the index of the rule for a fused tensor, and its parts with extents from it, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -198,7 +198,7 @@ class Fusions:
 
 
 def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
-    """Return the shape of parts that are concatenated along an axis; 0 if they have one axis."""
+    """Return the shape of parts that are concatenated along ``axis``, or along their only axis."""
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):

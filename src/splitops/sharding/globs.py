@@ -36,7 +36,7 @@ class Globs:
         return None if found is None else self._keys[found.lastindex or 0][0]
 
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
-        """Return the index of the glob that matches a name, and its captures with the last ``*``, or None."""
+        """Return the index of the matching glob, and its captures including the last ``*``, or None."""
         found = self._pattern.match(name)
         if found is None or found.lastindex is None:
             return None
@@ -45,7 +45,7 @@ class Globs:
 
 
 def _compile(glob: str) -> tuple[str, list[str]]:
-    """Return a regular expression of linear time, without backtracking, and the names of its captures."""
+    """Return a regular expression that matches in linear time, and the names of its captures."""
     pieces, keys = [""], list[str]()
     for token in _TOKEN.finditer(glob):
         text, name = token[0], token[1]
@@ -87,7 +87,7 @@ def match_glob(glob: str, name: str) -> dict[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def _tokenise(glob: str) -> list[tuple[str, str]]:
-    """Return the tokens of a glob: the name of each one's capture, or "", and its text."""
+    """Return the tokens of a glob, each as the name of its capture, or "", and its text."""
     return [(t[1] or t[0][0] * (t[0][0] == "*"), t[0]) for t in _TOKEN.finditer(glob)]
 
 

@@ -15,18 +15,20 @@ from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding, shar
 QUERIES: Final = "num_attention_heads"
 KEYS: Final = "num_key_value_heads"
 _HEADS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense"), QUERIES),
-    **dict.fromkeys(("k_proj", "v_proj"), KEYS),
+    **dict.fromkeys(
+        ("q_proj", "q_b_proj", "kv_b_proj", "query_key_value", "o_proj", "dense", "wq", "wo"), QUERIES
+    ),
+    **dict.fromkeys(("k_proj", "v_proj", "wk", "wv"), KEYS),
 }
 """The key of ``config.json`` with the number of heads, by the last name of the module."""
-_READERS: Final = ("o_proj", "dense")
+_READERS: Final = ("o_proj", "dense", "wo")
 """Modules whose inputs are heads. For all others, the outputs are."""
 _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
 """Modules of models like BERT whose ``dense`` belongs to attention only inside of an attention module."""
 
 
 def find_heads(name: str, rank: int, axis: int) -> str:
-    """Return the key of ``config.json`` with the number of heads along an axis, or "" if it is not of heads.
+    """Return the key of ``config.json`` with the number of heads along an axis, or "" if it has no heads.
 
     ``name`` and ``rank`` are the name and the number of axes of the tensor.
 
@@ -70,7 +72,7 @@ class HeadRule:
     shared: bool
 
     def has_split_head(self, cut: TensorSharding, ranks: int) -> bool:
-        """Return whether a sharding splits a head, unless heads could be kept together."""
+        """Return whether a sharding splits a head, and complete heads cannot be sharded over the ranks."""
         held = [piece for shard in cut.shards if shard for piece in shard.pieces]
         if all(piece.begin * self.pack % self.unit == 0 for piece in held):
             return False
@@ -81,7 +83,7 @@ class HeadRule:
         return False
 
     def format_warning(self, ranks: int) -> str:
-        """Return the sentence that this rule splits heads."""
+        """Return a sentence that warns that this rule splits heads."""
         length = self.size * self.pack
         return (
             f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks are "
@@ -123,6 +125,6 @@ def _evaluate(names: Names, name: str) -> int:
 
 
 def _find_unit(elements: int, heads: str, names: Names) -> int:
-    """Return the number of elements per head, fused parts included; 1 if they do not divide the axis."""
+    """Return the elements per head, including fused parts, or 1 if the heads do not divide the axis."""
     count, size = _evaluate(names, heads), _evaluate(names, "head_dim")
     return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

@@ -37,9 +37,9 @@ from splitops.sharding.tensor_sharding import MAX_RANKS, TensorSharding
 
 MANIFEST: Final = "manifest.json"
 SOURCE: Final = "source"
-"""The folder of the source's sidecar files."""
+"""Name of the folder for the sidecar files of the source."""
 MARK: Final = "rank.json"
-"""The file in the folder of a rank with its number, the number of ranks, and the run that wrote it."""
+"""Name of the file in a rank's folder with its number, the number of ranks, and the id of the run."""
 _LARGEST: Final = 1 << 30
 _MAX_MODEL: Final = 1 << 31
 

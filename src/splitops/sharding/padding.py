@@ -1,27 +1,31 @@
-"""The ``config.json`` of padded ranks, whose sizes include the padding."""
+"""Padding of intermediate and vocabulary sizes, and the ``config.json`` of padded ranks."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from splitops.errors import shown
-from splitops.files.tensors import StoredTensor
+from splitops.errors import PlanError, shown
+from splitops.files.tensors import StoredTensor, number_keys
 from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
-from splitops.sharding.tensor_sharding import TensorSharding
+from splitops.sharding.quantised import has_shared_offset
+from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
 _NAMES: Final = {
     "vocabulary": re.compile(
         r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
     ),
-    "inner": re.compile(r"mlp|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"),
+    "inner": re.compile(
+        r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
+    ),
 }
 """Names of the tensors with an axis of each category of sizes."""
-_KEYS: Final = {
+SIZE_KEYS: Final = {
     "vocabulary": re.compile(r"vocab|num_embeddings"),
     "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
     "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
@@ -30,6 +34,13 @@ _KEYS: Final = {
 
 _ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
 """Names of the tensors that route to experts, with one entry per expert along axis 0."""
+
+_FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
+"""Names of the tensors that may be gate and up projections, fused along one axis."""
+
+_VLLM_PADDING: Final = 64
+"""vLLM pads the vocabulary to a multiple of this."""
+
 
 _Place = tuple[str, ...]
 """The path of a size in a configuration: one key, or ``text_config`` and a key in it."""
@@ -48,6 +59,154 @@ class PaddedConfig:
     warnings: tuple[str, ...] = ()
 
 
+def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
+    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
+    inner = config.get("text_config")
+    for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
+        for key, value in part.items():
+            if type(value) is int and 0 < value < 1 << 63:
+                yield (*place, key), value
+        heads = part.get(QUERIES)
+        if type(heads) is int and 0 < heads < 1 << 63 and part.get(KEYS) is None:
+            yield (*place, KEYS), heads
+
+
+def classify_axis(tensor: StoredTensor, axis: int) -> str:
+    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
+    name, rank = tensor.name, len(tensor.shape)
+    routes = _ROUTER.search(name) is not None
+    if routes or (axis == 0 and "expert" in name and rank > 2):
+        return "experts" if axis == 0 else ""
+    named = next((what for what, names in _NAMES.items() if names.search(name)), "")
+    return find_heads(name, rank, axis) or named
+
+
+def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> int:
+    """Return how many times a size is in an axis of ``length`` by ``pack`` elements, or 0 if it does not fit.
+
+    Gate and up projections may be fused, and shared experts may be one layer. The last element may not be
+    full, such as the last block of a scale.
+    """
+    times = length * pack // size
+    limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
+    return times if times <= limit and -(-size * times // pack) == length else 0
+
+
+def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
+    """Divide kinds whose tensors, by their names, have different categories of sizes along an axis."""
+    categories = [
+        tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
+    ]
+    old = matches.numbers.tolist()
+    numbers, firsts = number_keys(zip(old, categories, strict=True))
+    kinds = tuple(replace(matches.kinds[old[index]], tensor=tensors[index]) for index in firsts)
+    return replace(matches, numbers=numbers, kinds=kinds)
+
+
+def pad_sizes(
+    matches: Matches, config: Mapping[str, Any], pad_for: int, ranks: int
+) -> tuple[Matches, list[str]]:
+    """Pad intermediate and vocabulary sizes so that ``pad_for`` ranks get equal parts of complete units.
+
+    All tensors of a size in ``config`` are padded alike, and their scales and zero points with them. If some
+    of them are replicated, such as embeddings or shared experts, these are padded, too. ``matches`` are those
+    of :func:`separate_sizes`.
+
+    Returns:
+        The matches, and a warning for each tensor with a size that is not in ``config`` and is left uneven.
+
+    Raises:
+        PlanError: only some tensors of a size would be padded, ``ranks`` ranks would mix up fused parts, or
+            zeros would not be zeros after dequantisation.
+    """
+    sizes, warnings, kinds = dict(iter_sizes(config)), list[str](), list(matches.kinds)
+    groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
+    for number, kind in enumerate(kinds):
+        own = kind.axis_sharding
+        counts = "" if own is None else classify_axis(kind.tensor, own.axis)
+        if own is None or counts not in _NAMES or len(set(own.sections or (0,))) > 1:
+            continue
+        size, times = _find_size(kind.tensor, own, counts, sizes)
+        if times:
+            groups.setdefault((counts, size), []).append((number, own, times))
+        elif (length := kind.tensor.shape[own.axis]) % pad_for:
+            warnings.append(f"{kind.tensor.label} is not padded: config.json has no {counts} size {length}")
+    for (counts, size), members in groups.items():
+        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * pad_for) for _, own, _ in members)
+        pad_to = math.lcm(*units)
+        padded = -(-size // pad_to) * pad_to
+        if padded == size:
+            continue
+        grown, lengths = f"from {size} to {padded}", {size}
+        if counts == "inner" and has_shared_offset(config):
+            label = kinds[members[0][0]].tensor.label
+            raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
+        for number, own, times in members:
+            fused = times > 1 and _FUSED.search(kinds[number].tensor.name) is not None
+            if fused and ranks > 1:
+                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
+                what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
+                raise PlanError(kinds[number].add_context(what))
+            lengths.add(size * times * len(own.sections or (0,)))
+            new = replace(own, pad_to=pad_to if fused or times == 1 else padded * times)
+            new = replace(new, sections=(size,) * times) if fused else new
+            kinds[number] = replace(kinds[number], axis_sharding=new)
+        for number, kind in enumerate(kinds):
+            axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
+            same = any(classify_axis(kind.tensor, axis) == counts for axis in axes)
+            if kind.axis_sharding is None and not kind.rule.cuts:
+                own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
+                kinds[number] = replace(kind, axis_sharding=own)
+                if own is None and same:
+                    what = f"the size {size} is padded to {padded}, but not here: shard it, too, or set hf = "
+                    raise PlanError(kind.add_context(f'{what}"replicate" in a rule if it is another size'))
+    return replace(matches, kinds=tuple(kinds)), warnings
+
+
+def _pad_replicated(
+    tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
+) -> AxisSharding | None:
+    """Return the padding of an axis of a replicated tensor, or None if the axis is not certainly of ``size``.
+
+    These are axes of the vocabulary, and of shared experts that no rule shards.
+    """
+    if counts == "inner" and "shared" not in tensor.name:
+        return None
+    hidden = {other for place, other in sizes.items() if place[-1] == "hidden_size"}
+    found = [
+        (axis, times)
+        for axis, length in enumerate(tensor.shape)
+        if classify_axis(tensor, axis) == counts
+        and (counts != "inner" or length not in hidden)
+        and (times := _count_sizes(tensor.name, counts, length, 1, size))
+    ]
+    if len(found) != 1:
+        return None
+    [(axis, times)] = found
+    sections = (size,) * times if times > 1 and _FUSED.search(tensor.name) else None
+    whole = padded if sections else padded * times
+    every = frozenset(range(len(sections or (0,))))
+    return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
+
+
+def _find_size(
+    tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
+) -> tuple[int, int]:
+    """Return the size in a configuration that an axis has, and how many of them are in one section.
+
+    They are 0 if the configuration has no such size.
+    """
+    length, parts = tensor.shape[own.axis], len(own.sections or (0,))
+    found = [
+        (times, size)
+        for place, size in sizes.items()
+        if SIZE_KEYS[counts].search(place[-1])
+        and (times := _count_sizes(tensor.name, counts, length, own.pack, size)) % parts == 0 < times
+    ]
+    times, size = min(found, default=(0, 0))
+    return size, times // parts
+
+
 def make_padded_config(
     matches: Matches, cuts: Sequence[TensorSharding], config: Mapping[str, Any], layout: str
 ) -> PaddedConfig:
@@ -57,27 +216,25 @@ def make_padded_config(
     """
     if not config or layout == "dcp":
         return PaddedConfig()
-    sizes = dict(_iter_sizes(config))
+    sizes = dict(iter_sizes(config))
     wanted: dict[_Place, dict[int, TensorKind]] = {}
     lost: list[TensorKind] = []
     for kind, cut in zip(matches.kinds, cuts, strict=True):
         axis_sharding = kind.axis_sharding
         if axis_sharding is None or not cut.padded:
             continue
-        counts = _classify_axis(kind.tensor, axis_sharding.axis)
-        if layout == "vllm" and counts == "vocabulary":
+        counts = classify_axis(kind.tensor, axis_sharding.axis)
+        padded = cut.padded * axis_sharding.pack
+        added = cut.padded - kind.tensor.shape[axis_sharding.axis]
+        if layout == "vllm" and counts == "vocabulary" and added < _VLLM_PADDING:
             continue
-        size, padded = (
-            kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
-            cut.padded * axis_sharding.pack,
-        )
-        found = list(_iter_changes(counts, size, padded, sizes))
+        found = list(_iter_changes(counts, kind, axis_sharding, padded, sizes))
         for place, new in found:
             wanted.setdefault(place, {}).setdefault(new, kind)
         if not found:
             lost.append(kind)
     document = json.loads(json.dumps(config))
-    warnings, changed = [], False
+    warnings, changed = list[str](), False
     for place, values in wanted.items():
         [(new, kind), *others] = values.items()
         key, old = ".".join(place), sizes[place]
@@ -97,7 +254,10 @@ def make_padded_config(
         warnings.append(
             f"config.json of the ranks has {key} = {new}, not {old}, as {shown(kind.tensor.name)} is padded"
         )
-    warnings += _warn_of_groups(sizes, dict(_iter_sizes(document)))
+    warnings += _warn_of_groups(sizes, dict(iter_sizes(document)))
+    shapes = [kind.tensor.name for kind in matches.kinds if kind.tensor.name.endswith(".weight_shape")]
+    if shapes and any(cut.padded for cut in cuts):
+        warnings.append(f"{shown(shapes[0])} and others of its kind keep the sizes without padding")
     for kind in lost:
         axis = kind.axis_sharding.axis if kind.axis_sharding is not None else 0
         warnings.append(
@@ -108,44 +268,28 @@ def make_padded_config(
     return PaddedConfig(text, tuple(dict.fromkeys(warnings)))
 
 
-def _iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
-    inner = config.get("text_config")
-    for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
-        for key, value in part.items():
-            if type(value) is int and value > 0:
-                yield (*place, key), value
-        heads = part.get(QUERIES)
-        if type(heads) is int and heads > 0 and part.get(KEYS) is None:
-            yield (*place, KEYS), heads
-
-
-def _classify_axis(tensor: StoredTensor, axis: int) -> str:
-    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
-    name, rank = tensor.name, len(tensor.shape)
-    if axis == 0 and (("expert" in name and rank > 2) or _ROUTER.search(name)):
-        return "experts"
-    named = next((what for what, names in _NAMES.items() if names.search(name)), "")
-    return find_heads(name, rank, axis) or named
-
-
 def _iter_changes(
-    counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
+    counts: str, kind: TensorKind, own: AxisSharding, padded: int, sizes: Mapping[_Place, int]
 ) -> Iterator[tuple[_Place, int]]:
     """Yield the path of each size in a configuration that padding changes, and its new value."""
+    name, length = kind.tensor.name, kind.tensor.shape[own.axis]
     if counts in (QUERIES, KEYS):
         for place, heads in sizes.items():
-            own = size // heads
-            if place[-1] == counts and size % heads == 0 and padded % own == 0:
-                yield place, padded // own
+            each, rest = divmod(length * own.pack, heads)
+            if place[-1] == counts and rest == 0 and padded % each == 0:
+                yield place, padded // each
         return
-    keys = [_KEYS[counts]] if counts else list(_KEYS.values())
-    found = [(p, old) for p, old in sizes.items() if any(key.search(p[-1]) for key in keys)]
-    same = [place for place, old in found if old == size]
+    keys = [SIZE_KEYS[counts]] if counts else list(SIZE_KEYS.values())
+    found = {
+        place: _count_sizes(name, counts, length, own.pack, size)
+        for place, size in sizes.items()
+        if any(key.search(place[-1]) for key in keys)
+    }
+    same = [place for place, times in found.items() if times == 1]
     if same:
         yield from ((place, padded) for place in (same if counts or len(same) == 1 else ()))
-    elif counts == "inner" and padded % 2 == 0:  # gate and up projections fused along one axis
-        yield from ((place, padded // 2) for place, old in found if 2 * old == size)
+        return
+    yield from ((place, padded // times) for place, times in found.items() if times and padded % times == 0)
 
 
 def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
@@ -153,14 +297,16 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
     axis_sharding = kind.axis_sharding
     assert axis_sharding is not None  # padded kinds have one
     counts, size = (
-        _classify_axis(kind.tensor, axis_sharding.axis),
+        classify_axis(kind.tensor, axis_sharding.axis),
         kind.tensor.shape[axis_sharding.axis] * axis_sharding.pack,
     )
     for other, cut in zip(matches.kinds, cuts, strict=True):
         tensor, own = other.tensor, other.axis_sharding
+        if own is None and other.rule.cuts:  # a bias of a sharded module, along its other axis
+            continue
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)
-        if counts and not cut.padded and any(_classify_axis(tensor, axis) == counts for axis in same):
+        if counts and not cut.padded and any(classify_axis(tensor, axis) == counts for axis in same):
             return other
     return None
 

@@ -79,7 +79,7 @@ class Placements:
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 
     def make_extents(self, rank: int) -> list[Sequence[Extent]]:
-        """Return the extents from a tensor of each kind to a rank's part of it, which may be empty."""
+        """Return the extents from a tensor of each kind to a rank's part of it; none without a part."""
         return [
             shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else ()
             for tensor, cut in self.kinds[1]
@@ -104,7 +104,7 @@ class Placements:
 
 
 def make_rank_tensor(tensor: StoredTensor, cut: TensorSharding, rank: int) -> StoredTensor:
-    """Return a rank's part of a tensor, which must exist, without a place in a file."""
+    """Return a tensor with the shape and size of a rank's part. The rank must have one."""
     shape = cut.shape(tensor.shape, rank)
     assert shape is not None
     if shape == tensor.shape:
@@ -133,7 +133,7 @@ def lay_out_checkpoint(checkpoint: Checkpoint) -> FileLayout:
 
 
 def check_cut(cut: TensorSharding, shape: tuple[int, ...], ranks: int) -> None:
-    """Check that an untrusted sharding stores every element of a tensor with ``shape`` exactly once."""
+    """Check that the distinct pieces of an untrusted sharding cover ``shape`` without gaps or overlaps."""
     if len(cut.shards) != ranks or all(shard is None for shard in cut.shards):
         raise PlanError(f"a cut has {len(cut.shards)} shards for {ranks} ranks, or no shard at all")
     if cut.axis is None:

@@ -145,15 +145,22 @@ class Matches:
     kinds: tuple[TensorKind, ...]
 
 
-def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
-    """Find the rule and the kind of each tensor. ``names`` are for the expressions in rules."""
+def assign_rules(
+    rules: Sequence[ShardRule], tensors: Sequence[StoredTensor]
+) -> tuple[Globs, list[ShardRule]]:
+    """Return the globs of all rules, and the rule of each tensor."""
     globs = Globs(glob for rule in rules for glob in rule.match)
     owners = [rule for rule in rules for _ in rule.match]
     found = [globs.find_index(tensor.name) for tensor in tensors]
     if None in found:
         label = tensors[found.index(None)].label
         raise PlanError(f'no rule matches {label}: end the plan with match = "*", replicate = true')
-    chosen = [owners[number] for number in found if number is not None]
+    return globs, [owners[number] for number in found if number is not None]
+
+
+def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
+    """Find the rule and the kind of each tensor. ``names`` are for the expressions in rules."""
+    globs, chosen = assign_rules(rules, tensors)
     texts: list[str | None] = [None] * len(tensors)  # the capture that `place` names
     counts: Counter[int] = Counter()
     placing = {rule.number: rule.fields["place"] for rule in rules if "place" in rule.fields}
@@ -168,7 +175,7 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
         tensor, rule = tensors[index], chosen[index]
         kind = TensorKind(tensor, rule, None, texts[index], counts[rule.number])
         try:
-            axis_sharding = None if rule.number in placing else _parse_axis(rule, tensor.shape, names)
+            axis_sharding = None if rule.number in placing else make_axis_sharding(rule, tensor.shape, names)
         except SplitError as error:
             raise PlanError(kind.add_context(error.message)) from error
         kinds.append(replace(kind, axis_sharding=axis_sharding))
@@ -195,24 +202,31 @@ def _assign(named: int | str, text: str | None, count: int, ranks: int) -> Tenso
     return assign_to_rank(number, ranks if isinstance(named, int) else count, ranks)
 
 
-def _parse_axis(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
-    """Return how a rule shards a tensor with ``shape``, or None if ranks store the complete tensor."""
+def find_axis(rule: ShardRule, shape: tuple[int, ...]) -> int | None:
+    """Return the axis along which a rule shards a tensor with ``shape``, or None if it does not."""
     says, rank = rule.fields, len(shape)
-    axis, sections = says.get("axis"), None
+    axis = says.get("axis")
     if "hf" in says:
         word = read_table("tp_styles.toml")[says["hf"]]
         axis = word.get("bias") if rank == 1 else word.get("axis") if rank else None
-        count = word.get("sections", 1)
-        if axis is not None and count > 1 and rank > 1:
-            axis, size = axis % rank, shape[axis]
-            if size % count:
-                raise PlanError(f"axis {axis} of size {size} cannot be divided into {count} equal sections")
-            sections = (size // count,) * count
     if axis is None:
         return None
     if not -rank <= axis < rank:
         raise PlanError(f"axis {shown(axis)} is out of range for shape {brief(shape)} of rank {rank}")
-    axis %= rank
+    return int(axis % rank)
+
+
+def make_axis_sharding(rule: ShardRule, shape: tuple[int, ...], names: Names) -> AxisSharding | None:
+    """Return how a rule shards a tensor with ``shape``, or None if ranks store the complete tensor."""
+    says, axis, sections = rule.fields, find_axis(rule, shape), None
+    if axis is None:
+        return None
+    count = read_table("tp_styles.toml")[says["hf"]].get("sections", 1) if "hf" in says else 1
+    if count > 1 and len(shape) > 1:
+        size = shape[axis]
+        if size % count:
+            raise PlanError(f"axis {axis} of size {size} cannot be divided into {count} equal sections")
+        sections = (size // count,) * count
 
     def evaluate(key: str) -> int:
         found = names.evaluate(says.get(key, 1))

@@ -24,10 +24,11 @@ from splitops.sharding.distributed import is_distributed, read_distributed, reje
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_heads
+from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
 from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
-from splitops.sharding.padding import make_padded_config
+from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
 from splitops.sharding.tables import check_known
@@ -55,7 +56,8 @@ class Runnable:
             **options: options of :meth:`splitops.files.FilePlan.run`.
 
         Raises:
-            FileError: the folder exists, a file cannot be read or has changed, or the disk is full.
+            FileError: the folder exists and ``overwrite`` is not set, a file cannot be read or has changed,
+                or the disk is full.
         """
         return self.plan_files(out).run(**options)
 
@@ -110,7 +112,7 @@ class ShardPlan(Runnable):
 
 @dataclass(frozen=True)
 class MergePlan(Runnable):
-    """A valid plan to merge ranks into the original files. Nothing has been written.
+    """A valid plan to merge ranks into the unsharded files. Nothing has been written.
 
     Attributes:
         checkpoint: the unsharded checkpoint, whose bytes are in the files of the ranks.
@@ -122,17 +124,23 @@ class MergePlan(Runnable):
         return f"MergePlan({count_of(len(self.checkpoint.tensors), 'tensor')})"
 
     def plan_files(self, out: AnyPath) -> FilePlan:
-        """Return the plan of the original files."""
+        """Return the plan that writes the unsharded files into the folder ``out``."""
         found = self.checkpoint
         return assemble_files(found, lay_out_checkpoint(found), (), [("", True)], Path(out))
 
 
 def open_checkpoint(
-    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+    path: AnyPath,
+    plan: Mapping[str, Any] | None = None,
+    *,
+    like: AnyPath | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> Checkpoint:
-    """Read an unsharded checkpoint, also from a folder of ranks or a distributed checkpoint.
+    """Read an unsharded checkpoint, or one that is stored as a folder of ranks or a distributed checkpoint.
 
-    ``strict`` rejects a folder with tensor files that do not belong to the checkpoint.
+    ``plan`` is the one by which ranks without a manifest were sharded. ``strict`` rejects a folder with
+    tensor files that do not belong to the checkpoint.
     """
     found = Path(path)
     reject_pickled(found)
@@ -143,6 +151,8 @@ def open_checkpoint(
         raise PlanError(f"like works only for distributed checkpoints, not for {shown_path(found)}")
     if has_manifest(found):
         return read_ranks(found, allow_links=allow_links, strict=strict)
+    if find_rank_files(found):
+        return read_foreign_ranks(found, plan, allow_links=allow_links, strict=strict)
     return read_checkpoint(found, allow_links=allow_links, strict=strict)
 
 
@@ -151,6 +161,7 @@ def plan(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     ranks: int,
+    pad_for: int | None = None,
     layout: str | None = None,
     like: AnyPath | None = None,
     allow_links: bool = False,
@@ -162,9 +173,13 @@ def plan(
         path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
             data, a folder of ranks, or a distributed checkpoint that PyTorch has written as safetensors.
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` derives rules from ``config.json``.
-            None is the plan that is stored with ranks, otherwise ``"auto"``.
+            None selects the plan that is stored with the ranks or, without one, ``"auto"``.
         ranks: number of ranks.
-        layout: name of the layout of the ranks' files. None is the layout of the plan, otherwise ``"hf"``.
+        pad_for: number of ranks for which intermediate and vocabulary sizes are padded with zeros, so that
+            each rank gets an equal part of complete units, such as quantised groups. With ``ranks=1``, the
+            only rank is a complete model for an engine that shards it itself. None is no padding, except
+            that of the plan.
+        layout: layout of the ranks' files. None selects that of the plan or, without one, ``"hf"``.
         like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
@@ -192,10 +207,11 @@ def plan(
         >>> [shard.size for shard in cut.placements.cuts[0].shards], cut.rank_bytes
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
-    if not 1 <= ranks <= MAX_RANKS:
-        raise PlanError(f"ranks = {shown(ranks)}: it must be 1 to {MAX_RANKS}")
-    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
-    checkpoint, matches = found.checkpoint, found.matches
+    _check_ranks((ranks,) if pad_for is None else (ranks, pad_for))
+    found = _match(
+        path, plan, layout, pad=pad_for is not None, like=like, allow_links=allow_links, strict=strict
+    )
+    checkpoint, (matches, unpadded) = found.checkpoint, found.pad(ranks, pad_for)
     with pause_gc():
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
@@ -204,7 +220,7 @@ def plan(
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
     config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
-    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *heads)
+    warnings = (*checkpoint.warnings, *(whole if found.unnamed else ()), *config.warnings, *unpadded, *heads)
     return ShardPlan(
         checkpoint, placements, matches.rules, found.layout, found.document, warnings, config.text
     )
@@ -215,6 +231,7 @@ def find_ranks(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     ranks: Iterable[int] = range(1, 65),
+    pad: bool = False,
     layout: str | None = None,
     like: AnyPath | None = None,
     allow_links: bool = False,
@@ -226,6 +243,7 @@ def find_ranks(
         path: as in :func:`plan`.
         plan: as in :func:`plan`.
         ranks: numbers of ranks to try.
+        pad: whether sizes are padded for each number, as with ``pad_for`` of :func:`plan`.
         layout: as in :func:`plan`.
         like: as in :func:`plan`.
         allow_links: as in :func:`plan`.
@@ -254,16 +272,20 @@ def find_ranks(
         leaves ranks without elements (rule 1)
     """
     numbers = list(ranks)
+    _check_ranks(numbers)
+    found = _match(path, plan, layout, pad=pad, like=like, allow_links=allow_links, strict=strict)
+    found.check_named()
+    return tuple(found.fit(each, pad=pad) for each in numbers)
+
+
+def _check_ranks(numbers: Sequence[int]) -> None:
     wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
     if wrong is not None:
         raise PlanError(f"ranks = {shown(wrong)}: it must be 1 to {MAX_RANKS}")
-    found = _match(path, plan, layout, like=like, allow_links=allow_links, strict=strict)
-    found.check_named()
-    return tuple(fit_ranks(found.matches, found.heads, each) for each in numbers)
 
 
 class _Matched(NamedTuple):
-    """A checkpoint and a plan, and the rules that match. ``unnamed`` matches only the closing rule."""
+    """A checkpoint, a plan, and the matches of its rules. ``unnamed`` is from :func:`_find_unmatched`."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -272,8 +294,22 @@ class _Matched(NamedTuple):
     heads: tuple[HeadRule, ...]
     unnamed: str
 
+    def pad(self, ranks: int, pad_for: int | None) -> tuple[Matches, Sequence[str]]:
+        """Return the matches with padded sizes, and warnings; ``pad_for`` of None is no padding."""
+        if pad_for is None:
+            return self.matches, ()
+        return pad_sizes(self.matches, self.checkpoint.config, pad_for, ranks)
+
+    def fit(self, ranks: int, *, pad: bool) -> RankFit:
+        """Return the result of sharding over a number of ranks."""
+        try:
+            matches, _ = self.pad(ranks, ranks if pad else None)
+        except PlanError as error:
+            return RankFit(ranks, "impossible", error.message)
+        return fit_ranks(matches, self.heads, ranks)
+
     def check_named(self) -> None:
-        """Check that each tensor has a rule if the layout requires it."""
+        """Raise PlanError if the layout needs rules for tensors of rank 2 or more that only ``*`` matches."""
         if self.unnamed and self.layout == "vllm":
             what = "layout vllm requires a rule for each tensor of rank 2 or more. There is none for"
             raise PlanError(f"{what} {self.unnamed}")
@@ -284,22 +320,19 @@ def _match(
     plan: str | os.PathLike[str] | Mapping[str, Any] | None,
     layout: str | None,
     *,
+    pad: bool,
     like: AnyPath | None,
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them."""
-    checkpoint = open_checkpoint(path, like=like, allow_links=allow_links, strict=strict)
+    """Read a checkpoint and a plan, and match them. ``pad`` prepares kinds for padding."""
+    document, called = _read_plan(plan)
+    checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
-    if plan is None:
-        plan = checkpoint.plan or "auto"
-    document: Any
-    if isinstance(plan, Mapping):
-        document, called = plan, "the plan"
-    else:
-        automatic = plan == "auto"
-        document = make_auto_plan(checkpoint.config, names, layout or "hf") if automatic else read(Path(plan))
-        called = shown_path(plan)
+    if document is None and (plan is None or not has_manifest(Path(path))):
+        document = checkpoint.plan
+    if document is None:
+        document = make_auto_plan(checkpoint.config, names, layout or "hf")
     rules = read_shard_rules(document, called)
     known = Names(document.get("vars", {}), checkpoint.config)
     chosen = get_layout(layout or document.get("layout", "hf")).name
@@ -307,9 +340,19 @@ def _match(
         check_known(checkpoint.config, names)
     with pause_gc():
         matches = match_rules(rules, checkpoint.tensors, known)
+        matches = separate_sizes(matches, checkpoint.tensors) if pad else matches
+    if pad and chosen == "dcp":
+        raise PlanError("layout dcp has no padding: use hf or vllm (--layout)")
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
     heads = find_head_rules(matches, checkpoint.tensors, known) if chosen == "hf" else ()
     return _Matched(checkpoint, document, chosen, matches, heads, unnamed)
+
+
+def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the document of a plan, None for the default and ``"auto"``, and its name in messages."""
+    if plan is None or isinstance(plan, Mapping):
+        return plan, "the plan"
+    return None if plan == "auto" else read(Path(plan)), shown_path(plan)
 
 
 def _find_unmatched(
@@ -331,23 +374,34 @@ def _find_unmatched(
 
 
 def merge(
-    path: AnyPath, *, like: AnyPath | None = None, allow_links: bool = False, strict: bool = False
+    path: AnyPath,
+    plan: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    like: AnyPath | None = None,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> MergePlan:
-    """Plan the merge of ranks into the original files, without writing anything.
+    """Plan the merge of ranks into the unsharded files, without writing anything.
 
     Args:
-        path: a folder of ranks with a manifest, or a distributed checkpoint of PyTorch.
-        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part.
+        path: a folder of ranks with or without a manifest, or a distributed checkpoint of PyTorch.
+        plan: rules by which ranks without a manifest were sharded, as in :func:`plan`. None and ``"auto"``
+            are those of the program that wrote them.
+        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part, and
+            ranks without a manifest into files of at most 5 GiB.
         allow_links: as in :func:`plan`.
         strict: as in :func:`plan`.
 
     Raises:
-        PlanError: the manifest is malformed, a rank is missing or from another run, or pieces of a tensor are
-            missing or overlap.
+        PlanError: the manifest is malformed, a rank is missing or from another run, pieces of a tensor are
+            missing or overlap, or sizes do not match ``config.json``.
         FileError: a file cannot be read.
     """
     check_ranks(path)
-    return MergePlan(open_checkpoint(path, like=like, allow_links=allow_links, strict=strict))
+    if plan is not None and (has_manifest(Path(path)) or is_distributed(Path(path))):
+        raise PlanError(f"plan works only for ranks without a manifest, not for {shown_path(path)}")
+    rules, _ = _read_plan(plan)
+    return MergePlan(open_checkpoint(path, rules, like=like, allow_links=allow_links, strict=strict))
 
 
 def check_ranks(path: AnyPath) -> None:
@@ -358,10 +412,11 @@ def check_ranks(path: AnyPath) -> None:
         usage += "their files. To merge a model into one file, use --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
+        names += [entry.name for entry in folder.glob("mp_rank_00/*.pt")]
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 
 
 def is_rank_folder(path: Path) -> bool:
-    """Return whether a path is a folder of ranks with a manifest, or a distributed checkpoint of PyTorch."""
-    return has_manifest(path) or is_distributed(path)
+    """Return whether a path is a folder of ranks, or a distributed checkpoint of PyTorch."""
+    return has_manifest(path) or is_distributed(path) or bool(find_rank_files(path))

@@ -73,7 +73,7 @@ def _read_number(stated: _Stated, key: str, *, minimum: int = 1) -> int:
 
 
 def _read_packing(stated: _Stated) -> _Values:
-    """Return the number of elements in a 32-bit word, and in a group: 0 for a complete column."""
+    """Return the elements per 32-bit word, and those per group, or 0 if a group is a complete column."""
     bits = _read_number(stated, "bits")
     if bits not in (2, 4, 8):
         raise PlanError(f"unsupported bits = {bits}: write a plan")
@@ -81,7 +81,7 @@ def _read_packing(stated: _Stated) -> _Values:
 
 
 def _find_storage(method: Any, out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    """Return the kind of storage of a quantisation method, "" if it has no rules, and values for them."""
+    """Return the kind of storage of a quantisation method ("" for none), and values for its rules."""
     match method:
         case "awq":
             if str(stated.get("version", "gemm")).lower() != "gemm":
@@ -139,9 +139,19 @@ def _find_compressed_storage(out: bool, stated: _Stated, names: Sequence[str]) -
 
 
 def _get_scheme(stated: _Stated) -> _Stated:
-    """Return the quantisation scheme of weights, which must be the same for all."""
+    """Return the quantisation scheme of the weights. Raise PlanError unless there is exactly one."""
     groups = stated.get("config_groups")
     found = [each.get("weights") for each in groups.values()] if isinstance(groups, dict) else []
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
         raise PlanError(f"config_groups has {len(found)} schemes for weights, not one: write a plan")
     return found[0]
+
+
+def has_shared_offset(config: Mapping[str, Any]) -> bool:
+    """Return whether weights have an offset and a single scale, so that appended zeros are not zeros."""
+    stated = config.get("quantization_config")
+    if not isinstance(stated, dict) or stated.get("quant_method") != "compressed-tensors":
+        return False
+    weights = _get_scheme(stated)
+    offset = stated.get("format") == "pack-quantized" or weights.get("symmetric") is False
+    return offset and weights.get("strategy") == "tensor"

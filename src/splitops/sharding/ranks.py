@@ -52,9 +52,8 @@ class RankTensor(LazyTensor):
         return found
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return :meth:`numpy`, or a copy."""
-        found = self.numpy()
-        return found.astype(dtype or found.dtype, copy=bool(copy))
+        """Return the result of :meth:`numpy`, converted and copied if requested."""
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
         """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, not the file.

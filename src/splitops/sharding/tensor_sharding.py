@@ -66,8 +66,8 @@ class Shard:
     """The part of a tensor on one rank.
 
     Attributes:
-        size: size of the rank's tensor along the sharded axis, including padding at its end. 0 if the tensor
-            is not sharded.
+        size: size of the rank's tensor along the sharded axis, including padding after its last elements,
+            or after those of each section. 0 if the tensor is not sharded.
         pieces: ranges of the unsharded tensor, in the order of the rank's tensor.
     """
 
@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding of a tensor on a single rank: entry ``index`` of ``count`` entries over the ranks.
+    """Return the sharding of a tensor on the rank that gets entry ``index`` of ``count`` sharded entries.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -132,7 +132,7 @@ class AxisSharding:
 
     All numbers are elements; ``pack`` elements share an index of the axis. ``sections`` of None are one
     section. ``replicate`` has the indices of sections whose units repeat if there are more ranks than units.
-    A ``pad_to`` of 0 means no padding.
+    Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
 
     axis: int
@@ -151,7 +151,7 @@ class AxisSharding:
 
 @lru_cache(maxsize=4096)
 def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorSharding:
-    """Shard an axis of a size over a number of ranks.
+    """Shard an axis of ``size`` indices over a number of ranks.
 
     Examples:
         >>> cut = shard_axis(AxisSharding(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
@@ -159,23 +159,21 @@ def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorShar
         Shard(size=4, pieces=(Piece(begin=2, size=2, at=0), Piece(begin=4, size=2, at=2)))
     """
     elements = size * axis_sharding.pack
-    padded = -(-elements // axis_sharding.pad_to) * axis_sharding.pad_to if axis_sharding.pad_to else elements
-    if axis_sharding.sections is not None and axis_sharding.pad_to:
-        raise PlanError("an axis with sections cannot be padded")
-    sections = (padded,) if axis_sharding.sections is None else axis_sharding.sections
+    sections = (elements,) if axis_sharding.sections is None else axis_sharding.sections
     if not axis_sharding.replicate <= frozenset(range(len(sections))):
         raise PlanError(
             f"replicate = {sorted(axis_sharding.replicate)}, but there are {len(sections)} sections"
         )
-    plan = _plan_split(
-        "VariadicSplit", elements if axis_sharding.sections else padded, split_lengths=list(sections)
-    )
+    plan = _plan_split("VariadicSplit", elements, split_lengths=list(sections))
     held: list[list[Piece]] = [[] for _ in range(ranks)]
     sizes = [0] * ranks
+    padded = 0
     for index, (offset, length) in enumerate(zip(plan.offsets, plan.sizes, strict=True)):
-        ranges = _divide_section(axis_sharding, length, ranks, repeats=index in axis_sharding.replicate)
+        whole = -(-length // axis_sharding.pad_to) * axis_sharding.pad_to if axis_sharding.pad_to else length
+        padded += whole
+        ranges = _divide_section(axis_sharding, whole, ranks, repeats=index in axis_sharding.replicate)
         for rank, (begin, count) in enumerate(ranges):
-            real = max(0, min(count, elements - offset - begin))
+            real = max(0, min(count, length - begin))
             if real:
                 held[rank].append(_pack(Piece(offset + begin, real, sizes[rank]), axis_sharding.pack))
             sizes[rank] += count
@@ -232,7 +230,7 @@ def _pack(piece: Piece, pack: int) -> Piece:
 
 
 def _divide(size: int, ranks: int, *, even: bool) -> SplitPlan:
-    """Divide a size over ranks by the rule of Split-18, or if ``even`` of OpenVINO's Split."""
+    """Divide a size over ranks by the rule of Split-18 or, if ``even``, of OpenVINO's Split."""
     if even:
         return _plan_split("Split", size, domain="openvino", num_splits=ranks)
     return _plan_split("Split", size, num_outputs=ranks)
@@ -246,7 +244,7 @@ def _plan_split(operator: str, size: int, domain: str | None = None, **arguments
 
 
 def shard_extents(tensor: StoredTensor, cut: TensorSharding, rank: int) -> list[Extent]:
-    """Return the extents from a tensor to a rank's part of it, which must exist. Both begin at byte 0."""
+    """Return the extents from a tensor to a rank's part of it. Both begin at byte 0; the part must exist."""
     axis, shape = cut.axis, tensor.shape
     if axis is None:
         return [make_contiguous(0, 0, 0, 0, tensor.size)] if tensor.size else []

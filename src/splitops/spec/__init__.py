@@ -1,4 +1,4 @@
-"""The specification: the schema of every operator version, element types, and all size arithmetic."""
+"""The specification: schemas of all split operators, element types, and arithmetic with part sizes."""
 
 from __future__ import annotations
 

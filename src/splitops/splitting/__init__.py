@@ -1,4 +1,4 @@
-"""The meaning of one split: from attributes and inputs to a valid request, its plan, or inferred parts."""
+"""One split: check its attributes and inputs, then plan it or infer its parts."""
 
 from __future__ import annotations
 

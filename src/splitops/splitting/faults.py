@@ -1,4 +1,4 @@
-"""All independent faults of one split, for tools that repair models."""
+"""Find all independent faults of one split, for tools that repair models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLLOWING: Final = (
     (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # a removed attribute may have set the lengths
     (_LAST, _NUMBERS),  # a sum without one of its lengths means nothing
 )
-"""Pairs of rules: the first are not reported if one of the second was broken and its cause was removed."""
+"""Pairs of sets of rules: after a broken rule of the second set, rules of the first are not reported."""
 _TYPES: Final = frozenset({Rule.TYPE_UNSUPPORTED, Rule.LENGTHS_DTYPE, Rule.AXIS_DTYPE})
 
 
@@ -35,7 +35,7 @@ def find_faults(
 ) -> list[SplitError]:
     """Find everything that is wrong with one split. The arguments are those of :func:`bind`.
 
-    When a fault is found, its cause is replaced by an unknown value, so that only independent faults follow.
+    When a fault is found, its cause is removed or made unknown, so that only independent faults follow.
 
     Returns:
         The errors, beginning with the one that :func:`bind` raises; empty if the split is valid.
@@ -82,9 +82,7 @@ class _Arguments:
             yield error
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments without the cause of an error. If two exclude each other, remove one or the
-        other.
-        """
+        """Yield the arguments without the cause of an error. If two exclude each other, remove either."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:
@@ -119,7 +117,7 @@ class _Arguments:
         return source.kind is SourceKind.ATTRIBUTE and source.name in self.attributes
 
     def _get_fact(self, source: ValueSource) -> Fact:
-        """Return the facts about lengths."""
+        """Return the facts about an input, or about lengths in an attribute."""
         if source.kind is SourceKind.INPUT:
             return self.inputs[self.schema.input_index(source.name)] or Fact()
         value = tuple(self.attributes[source.name])
@@ -141,13 +139,13 @@ class _Arguments:
         return replace(self, inputs=inputs)
 
     def _hide_invalid_lengths(self, source: ValueSource, error: RuleError) -> Fact:
-        """Return lengths in which those that break a rule are unknown."""
+        """Return the facts about lengths, in which those that break the rule of ``error`` are unknown."""
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
             return replace(fact, value=None)
         match error.rule:
             case Rule.LENGTHS_VALUE:
-                # The first one. `in` compares by identity first, because NaN does not equal itself.
+                # Only the first such length. `in` compares by identity first: NaN does not equal itself.
                 at = next(at for at, one in enumerate(fact.value) if one in (error.values["value"],))
                 return replace(fact, value=(*fact.value[:at], None, *fact.value[at + 1 :]))
             case Rule.REMAINDER_REPEATED:
@@ -160,7 +158,7 @@ class _Arguments:
 
 
 def _get_minimum(schema: OperatorSchema, source: ValueSource) -> int:
-    """Return the minimum length that an operator accepts."""
+    """Return the minimum of a length in ``source`` that an operator accepts."""
     if source.kind is SourceKind.INPUT:
         return schema.inputs[schema.input_index(source.name)].minimum or 0
     attribute = schema.attribute(source.name)

@@ -26,11 +26,11 @@ class Inference:
     """Inferred outputs of a split, and the shape that it implies for its input.
 
     Attributes:
-        data: shape of the data, narrowed to valid sizes; None is an unknown rank.
+        data: shape of the data, narrowed to valid sizes; None if the rank is unknown.
         parts: shape of each part, in order; None if the number of parts is unknown, or the operator returns a
             sequence.
-        element: common shape of all parts of a sequence; None is an unknown rank, or the operator does not
-            return a sequence.
+        element: common shape of all parts of a sequence; None if the rank is unknown, or the operator does
+            not return a sequence.
         count: number of parts.
     """
 
@@ -41,9 +41,9 @@ class Inference:
 
 
 def infer_binding(binding: Binding) -> Inference:
-    """Infer the shapes of the parts of a valid split, whose facts may be partial.
+    """Infer the number and the shapes of the parts of a valid split, some of whose properties may be unknown.
 
-    The shapes contain every outcome that the facts permit, and no dimension can be narrower.
+    The shapes contain every result that is possible. More than :data:`MAX_PARTS` outputs are an error.
     """
     axes = _find_axes(binding)
     shape, sequence = binding.data.shape, binding.schema.gives_sequence
@@ -63,7 +63,7 @@ def infer_binding(binding: Binding) -> Inference:
 
 
 def join_shapes(shapes: Iterable[Shape | None]) -> Shape | None:
-    """Return the smallest shape that contains all shapes; None if their ranks differ or one is unknown.
+    """Return the smallest shape that contains all shapes, or None if there are none or ranks may differ.
 
     Examples:
         >>> join_shapes([(2, 3), (4, 3)])
@@ -81,7 +81,7 @@ def _join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _find_axes(binding: Binding) -> tuple[int, ...]:
-    """Return the axes that may be split: those that may have a valid size."""
+    """Return the axes that the split may divide: its axis, or all that may have a valid size."""
     shape = binding.data.shape
     if shape is None:
         return ()
@@ -94,14 +94,14 @@ def _find_axes(binding: Binding) -> tuple[int, ...]:
 
 
 def _find_min_division(binding: Binding) -> Division | None:
-    """Return a division that every valid axis satisfies at least, or None if nothing is known."""
+    """Return a division that accepts every valid size of the axis, or None if nothing is known."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
     return merge_unknown_lengths(binding.lengths)
 
 
 def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
-    """Narrow the shape of the data to sizes for which the split is valid."""
+    """Narrow the split axis in the shape of the data to sizes for which the split is valid."""
     shape, least = binding.data.shape, _find_min_division(binding)
     if shape is None or least is None or len(axes) != 1:
         return shape
@@ -164,7 +164,7 @@ def _add_name(found: Dim, name: str | int | None) -> Dim:
 
 
 def make_part_name(division: Division, size: Dim, index: int) -> str | int | None:
-    """Return the size of a part as an expression of the axis' name, or None if it has none that is short."""
+    """Return the size of a part as an expression of the symbol of the axis, or None if there is none."""
     name = size.name if isinstance(size, Range) else None
     if name is None:
         return None
@@ -191,7 +191,7 @@ def _infer_element(binding: Binding, shape: Shape, axis: int) -> Shape:
 
 
 def _infer_element_size(binding: Binding, size: Dim) -> Dim:
-    """Infer a size that contains those of all parts. Without parts, it is that of the rule."""
+    """Infer a dimension that contains the sizes of all parts: the chunk size or unknown if there are none."""
     division, lengths = binding.division, binding.lengths
     if division is not None and division.rule is SizeRule.CHUNK:
         found = bound_chunk(division, size)
@@ -218,7 +218,7 @@ def _count(binding: Binding, axes: tuple[int, ...]) -> Dim:
         size = hull(*sizes)
         return _infer_count(binding, UNKNOWN if size is None else size)
     if division.rule is not SizeRule.CHUNK:
-        return count_parts(division, 0)  # it does not depend on the size
+        return count_parts(division, 0)  # the number does not depend on the size
     if shape is None:
         return UNKNOWN
     counts = [

@@ -12,7 +12,7 @@ from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 
 MAX_PARTS: Final = 1 << 24
-"""Maximum parts of one call. More are a ``parts.count`` error instead of exhausted memory."""
+"""Maximum number of parts of one split. More are a ``parts.count`` error, so that memory is not exhausted."""
 
 
 @record
@@ -23,8 +23,8 @@ class SplitRequest:
         schema: operator version.
         shape: shape of the data.
         axis: split axis, in [0, rank).
-        division: how its size is divided.
-        squeeze: whether the parts, of size 1, lose the axis.
+        division: how the axis is divided.
+        squeeze: whether the parts, which then have size 1, lose the axis.
         outputs: number of parts to return, counted from the first, or None for all.
         where: location in a model.
     """

@@ -37,7 +37,7 @@ class Library:
         return type(data)
 
     def make_layouts(self, array: Array) -> Sequence[Any]:
-        """Return arrays with the same values in other layouts, such as transposed or strided ones."""
+        """Return arrays with the same values in other layouts, such as strided ones; by default none."""
         return ()
 
     def may_share_memory(self, one: Any, other: Any) -> bool:
@@ -45,7 +45,7 @@ class Library:
         raise NotImplementedError
 
     def is_contiguous(self, array: Any) -> bool:
-        """Return whether an array is contiguous in C order."""
+        """Return whether an array is contiguous in C order; by default True."""
         return True
 
     def make_buffer(self, array: Array) -> Any:
@@ -53,7 +53,7 @@ class Library:
         return self.make(array)
 
     def make_overlapping(self, data: Any, part: Any) -> Any | None:
-        """Return a buffer like ``part`` in the memory of ``data``, or None if that is impossible."""
+        """Return a buffer in the memory of ``data``, by default ``part``, or None if that is impossible."""
         return part
 
     def make_read_only(self, array: Array) -> Any:
@@ -65,7 +65,7 @@ class Library:
         raise NotImplementedError
 
     def forbid_computing(self) -> AbstractContextManager[Any]:
-        """Return a context in which computing a lazy array fails."""
+        """Return a context in which computing a lazy array fails; by default one without effect."""
         return nullcontext()
 
     def compute_gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
@@ -80,14 +80,14 @@ class Library:
         return total
 
     def get_compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
-        """Return, by the name of each compiler, a function that compiles and runs another one."""
+        """Return, for each compiler by name, a function that compiles another one and runs it on an array."""
         return {}
 
     @property
     def backend(self) -> Backend:
-        """The backend under test, which is found in the same way as in calls."""
+        """The backend under test, looked up by the type of an array as in calls."""
         return get_backend(self.make(np.zeros(1, self.get_numpy_dtype(self.element_types[0]))))
 
     def get_numpy_dtype(self, name: str) -> np.dtype[Any]:
-        """Return the NumPy dtype of the suite's values for an element type."""
+        """Return the NumPy dtype in which the suite generates values of an element type."""
         return ELEMENT_TYPES[name].numpy

@@ -26,7 +26,7 @@ _PAIR = Call(splitops.onnx.split, (4, 6), 1, (2, 4), {"split": [2, 4]})
 
 
 def _make_values(library: Library, shape: tuple[int, ...], name: str | None = None) -> Array:
-    """Return an array in which neighbours differ."""
+    """Return an array in which adjacent elements differ."""
     dtype = library.get_numpy_dtype(name or library.element_types[0])
     numbers = np.arange(1, prod(shape) + 1)
     if dtype.kind in "OUST":
@@ -37,7 +37,7 @@ def _make_values(library: Library, shape: tuple[int, ...], name: str | None = No
 
 
 def _split_expected(case: Call, values: Array) -> list[Array]:
-    """Return the parts of a case by slicing, with the sizes in the case."""
+    """Slice ``values`` into the parts that a case expects."""
     axis = case.axis % values.ndim
     parts = []
     for end, size in zip(accumulate(case.sizes), case.sizes, strict=True):

@@ -1,4 +1,4 @@
-"""IREE: its ONNX importer, compiler and runtime, on one thread of the CPU. Double precision is kept."""
+"""IREE: its ONNX importer, compiler and runtime, on one CPU thread. Double precision is kept."""
 
 from pathlib import Path
 from typing import Any

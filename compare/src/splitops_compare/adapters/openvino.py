@@ -75,7 +75,7 @@ def _read_value(tensor: Any) -> Any:
 
 
 def _map_bits(bits: int) -> Array:
-    """Return the positions of the bits of elements in a group of bytes: one row per element, lowest first."""
+    """Return the positions of element bits in a group of bytes: a row per element, lowest bit first."""
     if bits in (2, 4):
         return np.arange(8).reshape(-1, bits)
     if bits == 1:

@@ -74,7 +74,7 @@ def _make_rope(title: str, width: int) -> FusionPattern:
 
 
 def _make_lstm_cell(title: str, i: str, c: str, f: str, o: str) -> FusionPattern:
-    """Make a cell from the parts for its gates. All activations are Relu, so that results are exact."""
+    """Return an LSTM cell whose activations are Relu, so that its results are exact."""
     text = f"""(float[2,3] x) => (float[a,b] y0, float[a,b] y1)
         <float[2,2] h, float[5,8] w, float[8] bias, float one = {{1}}, float[2,2] cell> {{
         both = Concat<axis = 1>(x, h)  product = MatMul(both, w)  gates = Add(product, bias)

@@ -10,7 +10,7 @@ from splitops.spec import OperatorSchema, SourceKind, history
 from splitops_compare.data import CaseSpec
 
 _OLDEST: Final = 10
-"""Oldest opset that runtimes fully support. Models of older operator versions import it if possible."""
+"""Opset that runtimes support in full. Models import it if it selects their operator version."""
 
 
 def get_domain(spec: CaseSpec) -> str:

@@ -30,7 +30,7 @@ _LENGTHS: Final = (
 )  # fmt: skip
 _CHUNKS: Final = ((5, 2), (6, 2), (5, 5), (5, 7), (0, 3), (3, 1), (5, 2**31 + 1), (5, 2**63 - 1))
 _BEYOND_32_BITS: Final = 2**32 + 4
-"""A size that is 4 if it is truncated to 32 bits."""
+"""A size that becomes 4 if it is truncated to 32 bits."""
 _BEYOND_FLOAT64: Final = 2**53 + 2
 """A size whose successor float64 cannot represent."""
 

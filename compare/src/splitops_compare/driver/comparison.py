@@ -64,7 +64,7 @@ def compare(
     Args:
         implementations: names, such as ``"onnxruntime"``. None compares all that are installed.
         operators: operators to compare, such as ``"Split-18"`` or ``"VariadicSplit"``. Empty compares all.
-        cases: names of cases. Empty runs all listed cases.
+        cases: ids of cases. Empty runs all listed cases.
         generate: number of random cases to add, named ``"generated/SEED/INDEX"``. With ``operators``, only
             those of these operators run.
         seed: seed of the random cases, which are the same for the same release of splitops.
@@ -148,10 +148,7 @@ def run_comparison(
     failed: Sequence[ImplementationInfo] = (),
     report_line: Callable[[str], None] | None = None,
 ) -> ComparisonReport:
-    """Run a comparison, and make its report. ``failed`` are implementations that did not start.
-
-    ``report_line`` is as in :func:`compare`.
-    """
+    """Run a comparison, and make its report, which includes the implementations that ``failed`` to start."""
     started = datetime.now(UTC)
     stopped = _run_all(run, report_line or (lambda line: None))
     environment = {

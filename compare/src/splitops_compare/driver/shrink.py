@@ -82,7 +82,7 @@ def _flatten(value: Any) -> list[int]:
 
 
 def iter_smaller(spec: CaseSpec) -> Iterator[CaseSpec]:
-    """Yield specs that are smaller by one change. Some cannot be built as cases."""
+    """Yield specs that are smaller by one change. Not all of them can be built."""
     if spec.special in FUSION_PATTERNS:  # these have a fixed size
         return
     key = make_sort_key(spec)

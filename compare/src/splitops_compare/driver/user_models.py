@@ -70,7 +70,7 @@ def _get_key(split: SplitNode) -> tuple[str | None, str | None]:
 def _make_spec(split: SplitNode, declared: SplitNode) -> CaseSpec | None:
     """Make the spec of a split, or return None if its shape, its lengths or an attribute is unknown.
 
-    ``declared`` is the same split, inferred without input values.
+    ``split`` has the facts that are inferred for some inputs, ``declared`` those for the declared shapes.
     """
     schema, data = split.schema, split.facts[0] if split.facts else None
     if split.binding is None or data is None or data.type is None or data.shape is None:

@@ -1,7 +1,7 @@
 """Backend for PyTorch: views by aten's split, copies by the native core (CPU) or torch's kernels.
 
-All of it are operators that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
-subclasses support. No tensor leaves its device.
+All of these are operators that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
+subclasses support. The data never leaves its device.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _drop_tail(plan: SplitPlan, array: torch.Tensor) -> torch.Tensor:
 
 
 def _check_splittable(plan: SplitPlan, array: torch.Tensor) -> None:
-    """Reject tensors that torch cannot split, or only with a hidden copy or transfer."""
+    """Reject tensors that torch cannot split, or can split only with a hidden copy or transfer."""
     if array.layout is not torch.strided:
         raise ArrayError(f"data has layout {array.layout}, but only torch.strided can be split")
     distributed = sys.modules.get("torch.distributed.tensor")

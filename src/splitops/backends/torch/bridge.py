@@ -16,7 +16,8 @@ _CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Convert a CPU tensor to an array that shares its memory, with the same shape, strides and bytes.
 
-    A dtype that NumPy does not have becomes an integer type of the same width.
+    A dtype that NumPy does not have becomes an integer type of the same width. A tensor that is lazily
+    conjugated or negated is copied.
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
@@ -38,7 +39,7 @@ def from_numpy(array: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
 
 
 def get_memory_layout(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
-    """Return address, shape, strides in bytes and item size of a tensor on any device with addresses."""
+    """Return the address, shape, strides and item size of a tensor, the last two in bytes."""
     size = tensor.itemsize
     return tensor.data_ptr(), tuple(tensor.shape), tuple(step * size for step in tensor.stride()), size
 

@@ -1,6 +1,6 @@
 """Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
 
-``splitops::split_copy`` returns the parts in new memory, ``splitops::split_into`` copies them into given
+``splitops::split_copy`` returns the parts in new memory; ``splitops::split_into`` copies them into given
 buffers. CPU tensors are copied by the native core, tensors of other devices by torch's own operators.
 """
 
@@ -26,7 +26,7 @@ _SMALL: Final = 1 << 20
 _SMALL_RUNS: Final = 1 << 16
 """The same limit for short runs."""
 _SHORT_RUN: Final = 8
-"""Maximum bytes of a short run: a part in one row. aten copies these slowly."""
+"""Maximum size in bytes of a short run, the contiguous bytes of a part. aten copies short runs slowly."""
 
 _LIBRARY: Final = torch.library.Library("splitops", "DEF")
 _LIBRARY.define(
@@ -44,8 +44,8 @@ def split_copy(
 ) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor as new contiguous tensors.
 
-    The sizes sum to the size of the axis, which is not negative. With ``squeeze``, all parts have size 1 and
-    lose the axis.
+    ``axis`` is not negative, and the sizes sum to its size. With ``squeeze``, all parts have size 1 and lose
+    the axis.
     """
     # Compilers can fuse and differentiate operators of aten, and exported graphs must run without splitops.
     if torch.compiler.is_compiling():
@@ -70,7 +70,9 @@ def split_into(
 ) -> None:
     """Copy the parts of a tensor into buffers of their shapes, dtype and device.
 
-    Nothing is written if a buffer overlaps the data, itself or another one.
+    Raises:
+        ArrayError: a buffer overlaps the data, itself or another one. Nothing is written then. Tensors
+            of wrapper subclasses are not checked, nor is a call that torch exports, traces or functionalises.
     """
     wrapped, compiling = is_traceable_wrapper_subclass(data), torch.compiler.is_compiling()
     if compiling and not wrapped and not torch.compiler.is_exporting():
@@ -225,7 +227,7 @@ def _remember_axis(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _join_gradients(
     ctx: Any, gradients: list[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, None, None, None]:
-    """Concatenate the gradients of the parts. A part without gradient counts as zeros."""
+    """Concatenate the gradients of the parts. A part without a gradient counts as zeros."""
     given = next((gradient for gradient in gradients if gradient is not None), None)
     if given is None:
         return None, None, None, None

@@ -1,9 +1,9 @@
 "use strict";
-// A split as code: of splitops, of NumPy and PyTorch, as a node of ONNX, for OpenVINO.
+// The code of a split with splitops, NumPy, PyTorch, ONNX and OpenVINO.
 
 const MOST_LISTED = 32;
 
-/** The same in other languages; of very many parts the sizes are named, not listed. */
+/** Return the code of a split by library. If there are very many parts, it does not list their sizes. */
 function code({ row: operator, shape, way, numbers, keepdims }, found) {
   const many = found.count > BigInt(MOST_LISTED), sizes = [];
   for (const [size, times] of found.runs) for (let i = 0n; !many && i < times; i++) sizes.push(size);

@@ -1,5 +1,5 @@
 "use strict";
-// The page around sizes.js and code.js: what the controls say is divided, drawn, listed and written as code.
+// The page around sizes.js and code.js: reads the controls, divides the axis, and shows the parts and the code.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const form = document.querySelector("form"), results = document.getElementById("results");
@@ -21,7 +21,7 @@ function integers(text) {
   return items.map(BigInt);
 }
 
-/** What the controls say; an Error has the sentence for the user. */
+/** Return the values of the controls, or throw an Error whose message is for the user. */
 function request() {
   const shape = integers(form.shape.value), [axis, ...more] = integers(form.axis.value);
   if (shape.some((dim) => dim < 0n)) throw new Error("a size of the shape is negative");
@@ -31,7 +31,7 @@ function request() {
   return { row: row(), shape, axis, way, numbers, keepdims: form.keepdims.checked };
 }
 
-/** The first parts and, of many, how many more there are: [{index, offset, size}], alike ones together. */
+/** Return at most `most` entries [{index, offset, size, many}]: a part, or `many` equal parts that begin at `index`. */
 function listed(runs, most) {
   const found = [];
   let index = 0n, offset = 0n;
@@ -46,7 +46,7 @@ function listed(runs, most) {
   return found;
 }
 
-/** A strip of parts, each as wide as its share: [{part, share, label, many}]. */
+/** Fill a strip with cells [{part, share, text, many}], each as wide as its share. */
 function strip(element, cells, label) {
   element.replaceChildren(...cells.map(({ part, share, text, many }) => {
     const cell = make("span", text, { className: share ? "cell" : "cell empty", title: text });
@@ -117,7 +117,7 @@ function show() {
   write(asked, found);
 }
 
-/** The ways to say the parts that an operator has, the one at hand kept where it has that, too. */
+/** Offer the ways to set the parts that the operator supports. Keep the selected one if it is among them. */
 function offer() {
   const { ways, keepdims } = row(), way = ways.includes(form.way.value) ? form.way.value : ways[0];
   form.way.replaceChildren(...ways.map((value) => make("option", WAYS[value], { value })));

@@ -1,6 +1,6 @@
 "use strict";
-// The size rules, as splitops.spec.sizes.arithmetic and splitops.splitting.binding have them: the tests hold these functions
-// against them, case by case. All numbers are BigInt: sizes are exact. Parts are runs of [size, how many].
+// The size rules of splitops.spec.sizes.arithmetic and splitops.splitting.binding. Tests compare the results, case by case.
+// All numbers are BigInt, so that sizes are exact. Parts are runs [size, number of parts].
 
 const LARGEST = (1n << 63n) - 1n;
 const MOST_PARTS = 1n << 24n;
@@ -8,7 +8,7 @@ const MOST_PARTS = 1n << 24n;
 const broken = (rule, text) => ({ rule, text });
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0n);
 
-/** The parts that one length, count or chunk size makes of an axis of some size. */
+/** Divide an axis into `count` parts: full ones of size `chunk`, one with the rest, then empty ones. */
 function uniform(size, chunk, count) {
   const full = chunk > 0n ? (size / chunk < count ? size / chunk : count) : 0n;
   const rest = full < count && chunk > 0n ? size - full * chunk : 0n;
@@ -47,7 +47,7 @@ function byChunk(chunk, size) {
 }
 
 /**
- * Divide an axis of a shape: {axis, runs, squeeze}, or {rule, text} where a rule is broken.
+ * Divide an axis of a shape. Return {axis, runs, count, squeeze}, or {rule, text} if a rule is broken.
  * way is "sizes", "parts", "chunk" or "ones" (a SplitToSequence without lengths).
  */
 function divide(row, shape, axis, way, numbers, keepdims) {
@@ -67,14 +67,14 @@ function divide(row, shape, axis, way, numbers, keepdims) {
   return { axis: at, runs: found.runs, count, squeeze: way === "ones" && !keepdims };
 }
 
-/** Bytes of elements of so many bits: those below a byte lie packed in groups. */
+/** Return the bytes of elements with `bits` bits. If `group` is not 0, they are stored in whole groups. */
 const bytesOf = (elements, [bits, group]) => {
   const width = BigInt(bits), together = BigInt(group);
   if (!together) return (elements * width + 7n) / 8n;
   return ((elements + together - 1n) / together) * ((together * width) / 8n);
 };
 
-/** What a part is in memory: its bytes, and the unbroken blocks that it is made of. */
+/** Return the layout of a part in memory: its shape, elements, bytes and contiguous runs. */
 function layout(shape, axis, size, dtype, squeeze) {
   const product = (dims) => dims.reduce((all, dim) => all * dim, 1n);
   const inner = product(shape.slice(axis + 1));

@@ -36,8 +36,7 @@ class Contents:
         format: the format that read the file.
         tensors: the tensors, in the order of the file.
         sources: the files with their bytes; the first is the file that was opened.
-        metadata: other declarations, in the terms of the format. New files that are made like this one get
-            them, too.
+        metadata: other declarations, in the terms of the format. New files of the same format get them, too.
     """
 
     format: Format
@@ -91,7 +90,7 @@ class TargetFile:
         size: size in bytes.
         literals: bytes that belong to no tensor, with their offsets.
         scratch: whether it is a temporary file for ``finish`` of the layout.
-        folder: whether it is a folder, which ``finish`` creates.
+        folder: whether it is a folder, such as a zarr array.
         copied: name of the original in messages, if the file is a copy.
     """
 
@@ -137,7 +136,7 @@ class Format(Protocol):
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Endings of file names in lower case; the first is the usual one."""
+        """File extensions in lower case; the first is the usual one."""
         ...
 
     def read(self, source: Source) -> Contents:
@@ -151,7 +150,7 @@ class Format(Protocol):
         ...
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
-        """Convert a tensor of any format: set this format's name of its type.
+        """Convert a tensor of any format, and set its ``code`` to this format's name of the type.
 
         Raises:
             FileError: the format does not support the type or the memory order.
@@ -206,7 +205,7 @@ class ShardedFormat(Format, Protocol):
 
 @cache
 def get_format(name: str) -> Format:
-    """Return the format with a name.
+    """Return a format, given its name.
 
     Raises:
         FileError: there is no such format.
@@ -230,7 +229,7 @@ def detect_format(path: Path) -> Format:
     """Return the format of a file, judged by its name.
 
     Raises:
-        FileError: no format has such names.
+        FileError: no format has its extension.
     """
     found = _find_by_ending(path)
     if found is None:
@@ -240,7 +239,7 @@ def detect_format(path: Path) -> Format:
 
 
 def has_format(path: Path) -> bool:
-    """Return whether a format has such file names."""
+    """Return whether a file has the extension of a format."""
     return _find_by_ending(path) is not None
 
 
@@ -250,7 +249,7 @@ def choose_format(path: Path, to: Format | None, source: Format | None = None) -
     Args:
         path: the file.
         to: the requested format, which takes precedence over the name.
-        source: format of the source. Raw bytes may have any ending that belongs to no other format.
+        source: format of the source. Raw bytes may have any extension that belongs to no other format.
 
     Raises:
         FileError: neither ``to`` nor the name determines the format, or the format cannot be written.

@@ -27,7 +27,7 @@ _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
 """Maximum bytes of a header, as in safetensors: ten times the longest in use, which have a vocabulary."""
 _MAX_ITEMS: Final = 1 << 22
-"""Maximum items of an array of strings: ten times the largest vocabularies."""
+"""Maximum number of items in an array of strings: ten times the largest vocabularies."""
 _MAX_RANK: Final = 4
 _MAX_DEPTH: Final = 8
 _ALIGNMENT: Final = "general.alignment"
@@ -100,7 +100,7 @@ class _MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key, the bytes of key, type and value, and the value if it is an integer."""
+    """A key, the encoded bytes of key, type and value, and the value if it is an integer."""
 
     key: str
     raw: bytes

@@ -98,7 +98,7 @@ class _Hdf5:
     def _create(
         self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
     ) -> None:
-        """Create a file with an empty dataset per tensor, and everything else of an HDF5 file ``like``."""
+        """Create a file with unwritten datasets. Copy attributes and soft links of an HDF5 file ``like``."""
         h5py = _import_h5py()
         with h5py.File(path, "w", track_order=True) as new, contextlib.ExitStack() as stack:
             old = None
@@ -186,7 +186,7 @@ def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...
 
 
 def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Copy soft links if the file keeps several tensors. Datasets that are not tensors are an error then."""
+    """Copy soft links if the file keeps several tensors. Raise FileError then if other datasets are lost."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]
@@ -198,7 +198,7 @@ def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, 
 
 
 def _create_dataset(file: Any, tensor: StoredTensor, like: Any, h5py: Any, *, contiguous: bool) -> None:
-    """Create a dataset for a tensor, without elements: stored like another dataset, or contiguous."""
+    """Create an unwritten dataset for a tensor, stored like the dataset ``like`` or contiguously."""
     if "\0" in tensor.name:
         raise FileError(f"{tensor.label} has a NUL in its name, which HDF5 cannot store")
     shape, maximum = tensor.shape, None
@@ -269,7 +269,7 @@ class _Dataset:
         self._dataset[box] = elements
 
     def read_stored(self, index: tuple[int, ...]) -> bytes | None:
-        """Return the encoded bytes of a chunk after the mask of its skipped filters; None if not stored."""
+        """Return the mask of skipped filters, then the encoded bytes of a chunk; None if it is not stored."""
         corner = self._find_corner(index)
         found = self._dataset.id.get_chunk_info_by_coord(corner)
         if found.byte_offset is None:

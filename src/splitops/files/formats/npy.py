@@ -36,7 +36,7 @@ _MAX_HEADER: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The array that a .npy file declares, never of Python objects. Its data begins at offset ``start``."""
+    """The array that a .npy file declares. It has no Python objects, and its data begins at ``start``."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -212,7 +212,7 @@ def make_tensor(name: str, header: Header, offset: int, file: int = 0) -> Stored
 
 
 def adapt(tensor: StoredTensor) -> StoredTensor:
-    """Convert a tensor of any format. A type that .npy does not have is an error."""
+    """Convert a tensor of any format. Raise FileError if .npy does not support its type."""
     if tensor.dtype is None or not is_builtin(tensor.dtype):
         raise FileError(f"{tensor.label} has type {tensor.code}, which .npy does not support")
     return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))

@@ -152,7 +152,7 @@ def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of a new archive, with the header of its .npy file and the bytes of its tensor."""
+    """A member of a new archive: the header of its .npy file, and the size of its tensor in bytes."""
 
     name: str
     header: bytes

@@ -1,9 +1,9 @@
 """ONNX models with external data: the initializers whose bytes are in files next to the model.
 
-A part is a model, too. With all tensors, it has the graph of the original. With only some of them it cannot,
-so its graph consists of these initializers. Their bytes are in the order of the source, in one data file, in
-several of limited size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to
-64 KiB, as onnx-ir aligns them, and all keep the alignment of the source.
+A part is a model, too. If it has all tensors, it keeps the graph of the original. Otherwise its graph has
+only the initializers. Their bytes are in the order of the source: in one data file, in several of limited
+size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as onnx-ir
+aligns them, and all keep the alignment of the source.
 
 Source: ``TensorProto.external_data`` in ``onnx.proto``, and https://protobuf.dev/programming-guides/encoding.
 """
@@ -152,7 +152,7 @@ def _reject_overlaps(tensors: Sequence[StoredTensor], source: Source) -> None:
 
 
 def _build_model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> ModelProto:
-    """Build the model to write. The initializers for ``tensors`` have only their names yet."""
+    """Build the model to write. The caller must set type, shape and location of each initializer."""
     from onnx import ModelProto
 
     model = ModelProto()

@@ -168,10 +168,10 @@ FORMAT: Final = _Safetensors()
 
 
 def read_shards(source: Source) -> tuple[dict[str, Contents], list[str]]:
-    """Read the files of a checkpoint, by file name, after checking that they contain each tensor once.
+    """Read the files of a checkpoint. Return their contents by file name, and warnings about the index.
 
-    The source is the index, or one of numbered files, which may have an index next to them. Any other file is
-    read alone. The list names harmless faults of the index.
+    The source is the index, or one of several numbered files, which may have an index next to them. Any other
+    file is read alone. An index that lists other tensors than the files have is a FileError.
     """
     piece = PIECE.fullmatch(source.path.name)
     if piece is not None:
@@ -265,7 +265,7 @@ _Read = tuple[list[StoredTensor], Mapping[str, str]]
 
 
 def _parse_usual(raw: bytes, start: int) -> _Read | None:
-    """Return the tensors and the metadata of a usual header, fast, or None for an unusual one."""
+    """Parse a header of the usual form quickly. Return tensors and metadata, or None for other headers."""
     found = read_header(raw, _BITS, start)
     if found is None:
         return None
@@ -312,7 +312,7 @@ def _parse(
 
 
 def _parse_integer(text: str) -> int | float:
-    """Parse an integer as the reference does: -0 and integers of more than 64 bits become floats."""
+    """Parse an integer. As in the reference, -0 and integers that are too long for 64 bits become floats."""
     return int(text) if text != "-0" and len(text) <= _DIGITS else _parse_float(text)
 
 
@@ -382,7 +382,7 @@ def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
 
 
 def _count_bits(shape: Sequence[int], bits: int) -> int | None:
-    """Return the bits of a tensor, or None if they exceed 64 bits, or the product of the first sizes does.
+    """Return the bits of a tensor, or None if that number or a product of the first sizes exceeds 64 bits.
 
     The reference implementation multiplies the sizes in order, so a later 0 does not undo an overflow.
     """

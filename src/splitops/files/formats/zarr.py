@@ -40,7 +40,7 @@ from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.spec.elements.types import is_builtin
 
 _MAX_RESTORED: Final = 1 << 31
-"""Maximum bytes of a chunk that a merge restores: attributes are not trusted, and it is in memory."""
+"""Maximum bytes of chunks that a merge restores: they must fit in memory, and attributes are not trusted."""
 
 
 class _Zarr:

@@ -81,9 +81,9 @@ def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> N
 def choose_chunks(
     tensor: StoredTensor, before: StoredTensor, source: DataFolder, offset: int
 ) -> tuple[int, ...]:
-    """Return the shape of the outer chunks of a target that gets the metadata of ``before`` in a folder.
+    """Return the shape of the outer chunks of a target that gets the metadata of the array ``before``.
 
-    A part begins at ``offset`` of the split axis. Inconsistent metadata is an error.
+    A part begins at index ``offset`` of the split axis. Raise FileError if the metadata is inconsistent.
     """
     described = _read_description(source, before.name)
     levels = _get_levels(described)
@@ -109,9 +109,9 @@ def rechunk(
 ) -> tuple[Levels, dict[str, Any]]:
     """Return the chunk shapes and the attributes for the target of a split or merge.
 
-    ``levels``, ``attributes`` and the shape ``before`` are those of the array whose metadata it gets. The
-    shape ``after`` is smaller along one axis for a part, larger for a merge. With ``narrow``, chunks of a
-    part may become narrower.
+    ``levels``, ``attributes`` and the shape ``before`` are those of the array whose metadata the target gets.
+    Its shape ``after`` is smaller along one axis for a part, larger for a merge. With ``narrow``, the chunks
+    of a part may become narrower.
     """
     if not isinstance(attributes, dict):
         raise ValueError(f"the attributes are not an object: {shown(attributes)}")

@@ -49,7 +49,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         self._most[name] = compute_max_bytes(array)
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-        """Return the bytes of a file, or of a range of it; None if the file does not exist."""
+        """Return the bytes of a file, or of a range of a chunk; None if the file does not exist."""
         buffer = (prototype or default_buffer_prototype()).buffer
         with open_inside(self._folder, key) as file:
             if file is None:
@@ -123,6 +123,6 @@ class FolderStore(LocalStore):  # type: ignore[misc]
 
 
 def open_root(path: Path) -> tuple[FolderStore, Any]:
-    """Open a folder, which is an array or a group. Return its store, too."""
+    """Open a folder that is an array or a group. Return its store, and the array or group."""
     store = FolderStore(path)
     return store, zarr.open(store, mode="r")

@@ -1,6 +1,6 @@
-"""Baked lengths: constants on an axis of dynamic size, so that only one size works.
+"""Find baked lengths: constant lengths of a split on an axis of dynamic size, so that only one size works.
 
-Exporters write them because they trace a model with one input.
+Exporters that trace a model with one input write them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class OpenSizes(NamedTuple):
     """The dynamic sizes of a model's inputs.
 
     Attributes:
-        symbols: their names; a size without a name gets one from its input and axis.
-        given: the inputs' abstract values for inference, with a name for each dynamic size.
+        symbols: their names. A size without a name gets one from its input and axis.
+        given: abstract values of the inputs for inference, with a name for each dynamic size.
     """
 
     symbols: frozenset[str]
@@ -52,9 +52,9 @@ class OpenSizes(NamedTuple):
         return cls(frozenset(symbols), given)
 
     def describe_baked(self, split_node: SplitNode) -> str | None:
-        """Return the message for a split with baked lengths, or None if they are not baked.
+        """Return a message if a split has constant lengths on a dynamic axis, so that only one size works.
 
-        ``split_node`` must come from inference that started with ``given``.
+        Otherwise return None. ``split_node`` must come from inference that started with :attr:`given`.
         """
         lengths, size = find_baked_lengths(split_node), _find_axis_size(split_node)
         if lengths is None or not isinstance(size, Range) or size.name is None:
@@ -93,7 +93,7 @@ def may_be_baked(split_node: SplitNode) -> bool:
 
 
 def describe_cures(split_node: SplitNode) -> str:
-    """Return the fix for baked lengths: the values of ``--open`` that suit the split, or a declaration."""
+    """Return how to fix baked lengths: the values of ``--open`` that suit them, or the size to declare."""
     lengths = find_baked_lengths(split_node) or ()
     ways = ["even"] if is_even(lengths) else []
     ways += ["chunk"] if find_chunk(lengths) is not None else []
@@ -110,7 +110,7 @@ def is_even(lengths: tuple[int, ...]) -> bool:
 
 
 def find_chunk(lengths: tuple[int, ...]) -> int | None:
-    """Return the chunk size if the lengths are equal chunks, the last possibly smaller; else None.
+    """Return the chunk size if all lengths are equal, except that the last may be smaller; otherwise None.
 
     Examples:
         >>> find_chunk((4, 4, 2)), find_chunk((4, 4)), find_chunk((2, 4)), find_chunk((3,))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
 _MAX_NAMED: Final = 8
-"""Maximum number of a match's nodes in a message."""
+"""Maximum number of the nodes of a match that a message names."""
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
@@ -43,7 +43,7 @@ _SIZE_RULES: Final = frozenset(
 
 
 class Examination(NamedTuple):
-    """The findings of a check in model order, and the number of checked splits."""
+    """The findings of a check, and the number of checked splits."""
 
     findings: list[Finding]
     splits: int = 0
@@ -70,7 +70,7 @@ def check(
             :func:`splitops.load`.
 
     Returns:
-        The findings in model order. A model that cannot be read is one finding.
+        The findings, those of each kind in model order. A model that cannot be read is one finding.
 
     Raises:
         ArrayError: a runtime or release is unknown.
@@ -121,7 +121,7 @@ class Walked(NamedTuple):
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model and collect its splits. Sizes that a split implies for its data are substituted."""
+    """Infer a model and collect its splits. The sizes that splits imply for their data are substituted."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
@@ -172,7 +172,7 @@ def _keep_common_fixes(
 
 
 def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
-    """Return the repair of a broken rule, or None if the intended split is ambiguous."""
+    """Return the repair of a broken rule, or None if the intended split is not clear."""
     if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
@@ -194,7 +194,7 @@ def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
 
 
 def _find_undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
-    """Report a layer with fewer output ports than parts: it runs, but OpenVINO never writes such a layer."""
+    """Report a layer with fewer output ports than parts. It runs, but OpenVINO never writes such a layer."""
     schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":
@@ -240,7 +240,7 @@ def find_limits(
 
 
 def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Limit, Match]]:
-    """Yield the nodes that the optimisers of ``targets`` get wrong, each match with its limit.
+    """Yield a limit and a match for each group of nodes that an optimiser of ``targets`` gets wrong.
 
     The model must be annotated with its inferred types and shapes.
     """
@@ -330,7 +330,7 @@ class Contradiction(NamedTuple):
 
 
 def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return the contradiction between the declared and the inferred value, or None if they agree."""
+    """Return the contradiction between the declared and inferred type or shape, or None if there is none."""
     before, after = found.get_declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence
@@ -373,7 +373,7 @@ def _report_contradictions(walked: Walked) -> Iterator[Finding]:
 
 
 def _drop_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """Keep one finding per code and split node: splits in functions and loops are checked once per call."""
+    """Keep one finding per code and node, if possible an error: functions are checked once for each call."""
     kept: dict[tuple[object, ...], Finding] = {}
     for finding in found:
         key = finding.code, finding.where, finding.operator

@@ -1,4 +1,4 @@
-"""The codes of findings, and the page of the documentation that explains each."""
+"""The codes of findings, and the documentation page that explains each of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ MODEL_CODES: Final = (
     "onnxruntime.empty-tensor",
     "openvino.empty-tensor",
 )
-"""Codes of faults of a whole model or of a run, not of one split."""
+"""Codes of faults that are neither a broken rule of the operators nor a limit of a runtime."""
 
 
 @cache
 def list_codes() -> tuple[str, ...]:
-    """Return every code with an explanation: all except those of users' own targets."""
+    """Return all codes that have an explanation: those of users' own targets do not."""
     return (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in list_limits()))
 
 
 def is_explained(code: str) -> bool:
-    """Return whether a code has an explanation."""
+    """Return whether the code of a finding has an explanation: those of users' own targets do not."""
     return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in list_target_names()
 
 
@@ -42,7 +42,7 @@ def is_in_group(code: str, pattern: str) -> bool:
 
 
 def get_page(code: str) -> str:
-    """Return the address of the explanation of a code, relative to the documentation site.
+    """Return the URL of the explanation of a code, relative to the documentation site.
 
     Examples:
         >>> get_page("lengths.sum"), get_page("openvino.string")

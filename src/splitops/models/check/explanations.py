@@ -20,7 +20,7 @@ from splitops.models.check.targets import list_limits
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMessage:
-    """A message of a runtime, word for word."""
+    """The exact message of a release of a runtime."""
 
     runtime: str
     release: str
@@ -37,7 +37,7 @@ class Explanation:
         error: the error that the line prints; empty for a limit.
         fix: instructions for a fix by hand; empty if there are none.
         command: the command that fixes it, with ``{model}`` and ``{fixed}`` for files; None if there is none.
-        page: address in the documentation, relative to the site.
+        page: URL in the documentation, relative to the site.
     """
 
     code: str | None
@@ -88,7 +88,7 @@ def explain(code: str) -> Explanation:
 
 
 def get_rule_examples() -> dict[Rule, str]:
-    """Return for each rule a line of Python that breaks it; ``x`` is an array of shape (4, 6)."""
+    """Return a line of Python that breaks each rule, by rule. ``x`` is an array of shape (4, 6)."""
     return {Rule(code): row["example"] for code, row in _load_texts().items() if "example" in row}
 
 
@@ -136,14 +136,14 @@ def _load_texts() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _load_recorded() -> Mapping[str, Mapping[str, Any]]:
-    """Return the messages and the example of each code, which dev/pages/check.py records."""
+    """Return the messages, the example and the error of each code, as recorded by dev/pages/check.py."""
     content = files(__package__).joinpath("messages.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(content)
     return found
 
 
 def _get_messages(code: str) -> tuple[RuntimeMessage, ...]:
-    """Return the messages that runtimes printed for a code in the comparison."""
+    """Return the recorded messages of runtimes for a code."""
     return tuple(RuntimeMessage(**row) for row in _load_recorded().get(code, _NOTHING)["messages"])
 
 

@@ -13,7 +13,7 @@ from splitops.errors import NOWHERE, RuleError, SplitError, Where
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"
     """The model is invalid, or does not work on a requested runtime."""
@@ -26,15 +26,15 @@ class Finding:
     """One fault of a model, or one split that a runtime rejects or gets wrong.
 
     Attributes:
-        code: a rule code such as ``"lengths.sum"``; the code of a runtime's limit such as
-            ``"onnxruntime.split-1"``; ``"declared.shape"`` or ``"declared.type"`` if the model contradicts
-            itself; ``"model.invalid"`` if it cannot be read, or declares something impossible.
+        code: code of a rule, such as ``"lengths.sum"``, or of a limit of a runtime, such as
+            ``"onnxruntime.split-1"``; or one of ``splitops.models.check.codes.MODEL_CODES``, such as
+            ``"model.invalid"`` for a model that cannot be read.
         severity: error or warning.
         operator: operator and version, for example ``"Split-18"``; empty if the fault is not in an operator.
         where: model, graph path, node, input and attribute.
         message: description of the fault, in one line.
         values: the values at fault by name.
-        runtime: the runtime that rejects the split or gets it wrong; None if the specification forbids it.
+        runtime: the runtime that rejects the split or gets it wrong; None for faults without a runtime.
         outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
         fix: instructions to fix it, or None if no fix is known.
         source: reference for the rule or limit.
@@ -70,7 +70,7 @@ class Finding:
 def make_finding(
     error: SplitError, *, severity: Severity = Severity.ERROR, fix: str | None = None, source: str = ""
 ) -> Finding:
-    """Convert an error to a finding."""
+    """Convert an error to a finding. ``fix`` and ``source`` are used only for a broken rule."""
     if isinstance(error, RuleError):
         return Finding(
             code=str(error.rule),

@@ -1,4 +1,4 @@
-"""Check a single OpenVINO ``<layer>``, as documentation and bug reports print it, as far as possible."""
+"""Check a single OpenVINO ``<layer>``, as in documentation and bug reports, as far as that is possible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_OUTPUTS: Final = 1 << 16
 def check_layer(element: Element, where: Where) -> Iterator[Finding]:
     """Yield the faults of a single layer: invalid attributes, and contradictions between its ports.
 
-    The axis and the lengths, which it reads from other layers, are unknown.
+    The axis and the lengths are unknown, since the layer reads them from other layers.
     """
     kind = element.get("type")
     if element.tag != "layer" or kind not in FAMILY["openvino"]:
@@ -82,7 +82,7 @@ def _find_contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Yield the contradictions between data and outputs that exist for every axis, as it is unknown."""
+    """Yield contradictions between data and outputs that exist on every axis, since the axis is unknown."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:

@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Repair(StrEnum):
-    """The repairs of one node, the smallest change first."""
+    """Fixes of a split node that keep it one split, the smallest change first."""
 
     AXIS = "axis"
     """Set the axis as a non-negative attribute."""
@@ -38,13 +38,13 @@ class Repair(StrEnum):
     NUM_OUTPUTS = "num_outputs"
     """Set the number of parts to the number of outputs."""
     UNBIND = "unbind"
-    """Write the meaning of an ambiguous unbind that the user chooses."""
+    """Write an ambiguous unbind in the sense that the user has chosen."""
     OPEN = "open"
-    """Compute the lengths from the size of a dynamic axis, as the user chooses."""
+    """Make constant lengths follow the size of a dynamic axis, as the user has chosen."""
 
 
 class Cure(StrEnum):
-    """Replacements for the parts, or for the nodes that read them."""
+    """Fixes that replace the parts of a split, or the nodes that read them, and not the split itself."""
 
     CONSTANTS = "constants"
     """One constant for each part of a constant."""
@@ -56,7 +56,7 @@ Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
 """Fixes by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.message_with_sizes`. No format string: user files must not access attributes."""
+"""A field of :attr:`Limit.message_with_sizes`. Format strings would let users' files access attributes."""
 DEPENDS: Final = " (depends on the input)"
 """Suffix of the message of a limit that is only possibly met."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
@@ -70,7 +70,7 @@ USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "absent input named ''": (Repair.EXPLICIT_OUTPUTS,),
     "output left out": (Repair.EXPLICIT_OUTPUTS,),
 }
-"""The default rewrites of a limit, by the first word of ``when`` that has an entry."""
+"""The default rewrites of a limit, by the first of its conditions that has an entry and is not negated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Limit:
 
     @property
     def is_fixable(self) -> bool:
-        """Whether there is a fix: a rewrite, or the cure of its quirk."""
+        """Whether a fix is known: a rewrite of the split, or of the nodes of the quirk."""
         return bool(self.rewrites) or self.quirk is not None
 
     @property
@@ -147,7 +147,7 @@ class Limit:
 
     @property
     def seen(self) -> str:
-        """The affected releases for people, such as ``"1.25.0 to 1.31.0"``; empty if none was tested."""
+        """The affected releases as text, such as ``"1.25.0 to 1.31.0"``; empty if none was tested."""
         if not self.tested_releases:
             return ""
         first, last = self.since or self.tested_releases[0], self.until or self.tested_releases[-1]
@@ -172,7 +172,7 @@ class Limit:
     def format_message(
         self, split_node: SplitNode | None = None, certainty: Certainty = Certainty.YES
     ) -> str:
-        """Return the message with the sizes of ``split_node``, the releases, and a note if uncertain."""
+        """Return the message with the sizes of ``split_node``, the releases, and notes on its certainty."""
         text = self.message
         if self.message_with_sizes is not None and split_node is not None:
             numbers = SplitPredicates(split_node, ModelContext()).ceil_numbers
@@ -183,7 +183,7 @@ class Limit:
             )
         text = text if self.since is None else f"{text} (from {self.since} on)"
         text = text if self.until is None else f"{text} (up to {self.until})"
-        is_tested = self.evidence or self.quirk  # the evidence of a quirk is its own tests
+        is_tested = self.evidence or self.quirk  # the tests of a quirk are its evidence
         text = text if is_tested or not self.source else f"{text} (documented, not tested)"
         return text if certainty is Certainty.YES else f"{text}{DEPENDS}"
 

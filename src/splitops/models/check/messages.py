@@ -1,4 +1,4 @@
-"""Find known error messages in a text: patterns with holes, ranked by the words that match."""
+"""Find known error messages in a text. They are patterns with holes, ranked by the words that match."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 _MAX_WORDS: Final = 20_000
-"""Maximum number of words of a text that are searched; a command line is not longer."""
+"""Maximum number of words of a text that are searched."""
 _MIN_SHARED: Final = 3
 """Minimum number of words of a partial match if one of them is about splits; otherwise twice as many."""
 _MAX_NAME: Final = 16
@@ -46,7 +46,7 @@ class _Hole(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether the hole accepts any words, so that a text that ends in it identifies nothing."""
+        """Whether the hole accepts any words. A text that ends in it then identifies nothing."""
         return self.max_words == _MAX_NAME and not self.words and not self.is_split
 
     def can_match(self, words: Sequence[str]) -> bool:
@@ -104,7 +104,7 @@ class Message:
 
     @property
     def anchor(self) -> str:
-        """Its anchor on the documentation page of messages."""
+        """The anchor of the message on its documentation page."""
         return "-".join(("message", *_split_words(self.text)[:12]))
 
     @cached_property
@@ -115,7 +115,10 @@ class Message:
         return tuple(found)
 
     def match(self, runs: Sequence[Sequence[str]]) -> _Match | None:
-        """Match the message with the runs of words between the gaps of a text, or return None."""
+        """Match the message with a text, given as the runs of words between its gaps.
+
+        Return None if too few words match.
+        """
         for run in runs:
             whole = _match_whole(run, self._elements)
             if whole:
@@ -163,7 +166,7 @@ def _split_runs(text: str) -> list[list[str]]:
 
 
 def _match_whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
-    """Return the pattern's own words if ``words`` contain the whole pattern, else an empty list."""
+    """Return the pattern's own words if ``words`` contain the whole pattern, otherwise an empty list."""
     for at in _find_beginnings(words, elements):
         end, shared = _match_elements(words, at, elements, 0)
         if end == len(elements):
@@ -253,7 +256,7 @@ def _parse_message(program: str, table: dict[str, Any]) -> Message:
 def find_messages(text: str) -> list[Message]:
     """Return the known messages that match a text best.
 
-    A whole message is better than a part of one. Paths, line numbers and the text around a message are
+    A complete message is better than a part of one. Paths, line numbers and the text around a message are
     ignored, and ``"..."`` matches anything.
 
     Args:

@@ -34,7 +34,7 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the faults of a well-formed ONNX model that are not in its splits. ``values`` are inferred."""
+    """Yield the faults of a readable ONNX model, except invalid splits. ``values`` are those inferred."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
@@ -82,12 +82,12 @@ def _find_misread_sequences(
 
 
 class OtherVersion(NamedTuple):
-    """A node in a function whose opset selects another version of the operator than that of the model."""
+    """A node in a function for which the opsets of the function and the model select different versions."""
 
     function: str
     """The path of the function."""
     path: str
-    """The path of the node's graph: of the function, or of a graph inside it."""
+    """The path of the graph of the node: the function, or a graph inside it."""
     node: ir.Node
     version: int | None
     """The version at the opset of the function, or None if that does not have the operator."""
@@ -97,7 +97,7 @@ class OtherVersion(NamedTuple):
 def iter_other_versions(model: ir.Model) -> Iterator[OtherVersion]:
     """Yield the nodes in functions that have another operator version at the opset of the model.
 
-    Such models are not valid, and runtimes that inline functions read the model's version.
+    Such models are invalid, and runtimes that inline functions use the version of the model.
     """
     imported, functions = get_opset_imports(model.graph, model), index_functions(model)
     for function in functions.values():
@@ -113,7 +113,7 @@ def iter_other_versions(model: ir.Model) -> Iterator[OtherVersion]:
 
 
 OTHER_VERSION: Final = "function.opset"
-"""The code of nodes in a function whose opset selects another operator version than the model's opset."""
+"""The code of a function whose opset selects another version of an operator than the opset of the model."""
 
 
 def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """Facts about the model around a split node that predicates need. For OpenVINO IR, they are empty."""
+    """Facts about the model that predicates of a split node need. They are empty for OpenVINO IR."""
 
     outputs: frozenset[str] = frozenset()
     conflicting: frozenset[SplitKey] = frozenset()
@@ -63,13 +63,15 @@ class ModelContext:
 
 
 def _find_order(node: ir.Node) -> tuple[int, ...] | None:
-    """Return the order of a Transpose: empty if it reverses the axes, None if it is dynamic."""
+    """Return the order of a Transpose, or None if it is not constant. An empty order reverses the axes."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else get_layer(maker).constant
         return None if constant is None else tuple(constant.read_array(node.layer.where).reshape(-1).tolist())
     order = node.attributes.get("perm")
-    return () if order is None or order.is_ref() else tuple(order.value)
+    if order is None:
+        return ()
+    return None if order.is_ref() else tuple(order.value)
 
 
 class SplitPredicates:
@@ -99,7 +101,7 @@ class SplitPredicates:
 
     @cached_property
     def _size(self) -> Dim | None:
-        """The size of the axis."""
+        """The size of the axis, or None if the axis or the rank is unknown."""
         shape = self._data.shape
         return None if self._axis is None or shape is None else shape[self._axis]
 
@@ -121,13 +123,13 @@ class SplitPredicates:
 
     @property
     def _place_of_lengths(self) -> int:
-        """The position of the input of the lengths."""
+        """The position of the input with the lengths; 1 if the operator has none."""
         given = [source for source in self._split.schema.lengths if source.kind is SourceKind.INPUT]
         return self._split.schema.input_index(given[0].name) if given else 1
 
     @property
     def ceil_numbers(self) -> dict[str, int] | None:
-        """The sizes of a division into parts of ceil(D / n), or None if it is another one or D is unknown."""
+        """The numbers of a division into parts of ceil(D / n). None for other divisions and an unknown D."""
         division, size = self._ceil, self._size
         if division is None or not isinstance(size, int):
             return None
@@ -311,13 +313,13 @@ class SplitPredicates:
             case SizeRule.REMAINDER if isinstance(size, int):
                 return len(set(compute_part_sizes(division, size, len(division.lengths)))) > 1
             case SizeRule.CEIL if isinstance(size, int):
-                # Later parts are never larger, so two of any number of parts decide.
+                # Later parts are never larger, so it is enough to compare the last with the first.
                 return self._last != bound_part(division, size, 0)
         one = division.count == 1 or division.chunk == 1 or len(division.lengths) == 1
         return False if one else None
 
     def last_part_smaller(self) -> bool | None:
-        """The last part is smaller, as num_outputs or a chunk does not divide the axis.
+        """The last part is smaller, because num_outputs or a chunk does not divide the axis.
 
         Not: The last part is not smaller.
         """
@@ -406,7 +408,10 @@ class SplitPredicates:
         return self._division is not None and self._division.count > 0
 
     def lengths_given(self) -> bool:
-        """The length of each part is known. Not: The length of each part is not known."""
+        """The split sets lengths, and they are known.
+
+        Not: The split does not set lengths, or they are not known.
+        """
         return self._division is not None and bool(self._division.lengths)
 
     def length_above(self, number: int) -> bool:
@@ -546,7 +551,7 @@ def _is_above(size: Dim | None, number: int) -> bool:
 def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
     """Return whether a Transpose equals a Reshape whose 0 would copy another size of the data.
 
-    OpenVINO replaces such a Transpose; its Reshape interprets 0 as the size of the data at that position.
+    OpenVINO replaces such a Transpose by a Reshape, in which 0 is the size of the data at that position.
     """
     order = order or tuple(reversed(range(len(shape))))
     if sorted(order) != list(range(len(shape))):
@@ -659,7 +664,7 @@ def parse_condition(written: str) -> Condition:
         ValueError: unknown condition 'more output than N'; did you mean 'more outputs than N'?
     """
     found = _WRITTEN.fullmatch(" ".join(written.split()))
-    assert found is not None  # every text fits
+    assert found is not None  # every text matches
     number, listed = found["number"], found["entries"]
     text = found["text"] + (" N" if number else "" if listed is None else " [...]")
     if text not in PREDICATES:

@@ -14,7 +14,7 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 
 def to_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return findings as JSON values."""
+    """Return findings as JSON-serialisable values."""
     return [
         to_json_values(finding)
         | {

@@ -1,4 +1,4 @@
-"""Targets of a model, such as runtimes, each a file of limits. Users can write their own."""
+"""Targets of a model, such as runtimes. Each is a file with its limits, and users can write their own."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Target:
         formats: the model formats that it reads: ``"onnx"``, ``"openvino"``.
         release: the requested release, or empty.
         file: the path of its file if a user wrote it, or empty.
-        checks: the first release with each check at run time: ``"sizes"`` that do not fit constant lengths or
-            a number of parts, ``"lengths"`` that are dynamic, and ``"divides"``, an exact division of more
-            than 2^24 positions. No release has a check that is absent.
+        checks: the first release with each check at run time; no release has an absent one. ``"sizes"``: the
+            axis must fit constant lengths or a number of parts. ``"lengths"``: it must fit dynamic lengths.
+            ``"divides"``: more than 2^24 positions are divided exactly.
 
     Examples:
         >>> Target.load("onnxruntime==1.32").label
@@ -79,7 +79,7 @@ class Target:
 
     @property
     def is_tested(self) -> bool:
-        """Whether it was tested: it has tested releases, and ``release`` is not newer than these."""
+        """Whether it was tested: it has tested releases, and ``release`` is not newer than them."""
         if not self.releases:
             return False
         return not self.release or parse_release(self.release) <= parse_release(self.releases[-1])
@@ -93,7 +93,7 @@ class Target:
                 path of a ``.toml`` file. A target is returned unchanged.
 
         Raises:
-            ArrayError: the runtime is unknown, or the release is older than the tested ones.
+            ArrayError: the runtime is unknown, or its release is invalid or older than the tested ones.
             ModelError: the file cannot be read, or is invalid; the message names the line.
         """
         if isinstance(named, Target):
@@ -138,7 +138,7 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """Its limits that are quirks of its optimiser, by quirk."""
+        """The limits that are quirks of its optimiser, by quirk."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
@@ -170,10 +170,10 @@ def _load_packaged(name: str) -> Target:
 def load_targets(
     named: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target],
 ) -> tuple[Target, ...]:
-    """Load one target, given as a string, path or target, or several.
+    """Load targets: one, given as for :meth:`Target.load`, or an iterable of several.
 
     Raises:
-        ArrayError: a target is unknown.
+        ArrayError: a target or release is unknown.
         ModelError: the file of a target is invalid.
 
     Examples:
@@ -195,7 +195,7 @@ def select_targets(targets: Sequence[Target]) -> Sequence[Target]:
 def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> str:
     """Describe the targets that were not tested, and whether a model meets none of their limits.
 
-    Empty if all were tested.
+    The description is empty if all were tested.
 
     Args:
         targets: the targets of a model.
@@ -250,7 +250,7 @@ def _parse(content: bytes, shown_as: str, stem: str, file: str = "") -> Target:
 
 
 class _WrongError(Exception):
-    """An invalid key. ``index`` is the position of its limit, or None outside of limits."""
+    """An invalid key of a file. ``index`` is the position of its limit, or None outside of limits."""
 
     def __init__(self, message: str, key: str = "", index: int | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Conversion of models between every version of the split operators, and between ONNX and OpenVINO."""
+"""Conversion of models between all versions of the split operators, and between ONNX and OpenVINO."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = [
 _ONNX: Final = re.compile(r"(?:onnx|ai\.onnx)(?::([0-9]{1,4}))?")
 _OPENVINO: Final = re.compile(r"openvino(?::opset([0-9]{1,4}))?")
 _NEWEST_OPERATION_SET: Final = 17
-"""The newest operation set of OpenVINO, that of release 2026.4."""
+"""The newest operation set of OpenVINO, as of release 2026.4."""
 
 
 def parse_target(text: str | int) -> ConversionTarget:
-    """Parse a target: ``"onnx:18"`` or ``18``, ``"openvino:opset8"``, or without an opset for the newest.
+    """Parse a target such as ``"onnx:18"``, ``18`` or ``"openvino:opset8"``. The default is the newest opset.
 
     Raises:
-        ModelError: ``text`` is not such a target.
-        OperatorError: ``op.version``, the opset is below 1, newer than the installed onnx, or not in a
-            release of OpenVINO.
+        ModelError: ``text`` is not a target.
+        OperatorError: ``op.version``, the opset is below 1, newer than those of the installed onnx, or not in
+            any release of OpenVINO.
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
@@ -116,36 +116,36 @@ def convert(
     style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> onnx.ModelProto | OpenVINOModel:
-    """Convert a model to another opset of ONNX or to OpenVINO, without changing a value or a shape.
+    """Convert a model to an opset of ONNX or to OpenVINO, without changing any value or shape.
 
     Each split becomes the split operator of the target. If the target cannot express it, it becomes other
     nodes with the same result: Slices, lengths computed in the graph, lossless casts. If there are none, it
-    is rejected. The other operators of an ONNX model are kept if they mean the same at the target. onnx's
-    version converter converts the rest one by one, and a node that it cannot convert is rejected by name.
-    Names, metadata, subgraphs and model-local functions are kept.
+    is rejected. The other operators of an ONNX model are kept if they mean the same at the target. The rest
+    are converted one by one, most of them by onnx's version converter, or for OpenVINO by its frontend. A
+    node that cannot be converted is rejected by name. Conversions between opsets of ONNX keep names,
+    metadata, subgraphs and model-local functions.
 
-    Slices instead of a split accept axis sizes that the source rejects. If the source has a result, it is
-    the same.
+    Slices accept axis sizes that a split rejects, but every result of the source stays the same.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
-        to: ``"onnx:11"`` or ``11`` or another opset, ``"onnx"`` for the newest opset of the installed onnx,
+        to: an opset such as ``"onnx:11"`` or ``11``, ``"onnx"`` for the newest opset of the installed onnx,
             or ``"openvino"``, optionally with an operation set (``"openvino:opset1"``). None is valid only
             with ``splits_only``.
         splits_only: keep the opset and everything else, and only rewrite the splits in ``style``.
-        style: ``"same"`` sets each split as the source does if the target can; ``"lengths"`` prefers the
+        style: ``"same"`` writes each split as in the source if the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` the number of parts if it implies the same lengths. The default
             is ``"same"``, or ``"lengths"`` with ``splits_only``.
-        allow_links: whether links to other files of a model that is given as a path may lead out of its
-            folder, as in :func:`splitops.load`.
+        allow_links: whether links to the other files of a model file may lead out of its folder, as in
+            :func:`splitops.load`.
 
     Returns:
         The converted model: an ``onnx.ModelProto`` or, for ``"openvino"``, an :class:`OpenVINOModel`.
 
     Raises:
         RuleError: the target cannot express a split, and splitops has no exact rewrite of it.
-        ModelError: the model is invalid, the target is unknown, or another operator cannot be expressed
+        ModelError: the model, the target or the style is invalid, or another operator cannot be expressed
             exactly at the target.
         OperatorError: ``op.version``, the opset does not exist.
 
@@ -183,12 +183,12 @@ def convert_with_report(
         allow_links: as in :func:`convert`.
 
     Returns:
-        A report with the result of every split, and of every other node that changed or was rejected. Its
-        ``model`` is the converted model. Only reading ``model`` raises the first rejection, so that one
-        report has all of them.
+        A report with the result of every split, and of other nodes that changed or were rejected. Its
+        ``model`` is the converted model. A rejection is only raised when ``model`` is read, so that one
+        report can have several.
 
     Raises:
-        ModelError: the model is invalid, or the target is unknown.
+        ModelError: the model, the target or the style is invalid.
         OperatorError: ``op.version``, the opset does not exist.
 
     Examples:

@@ -23,7 +23,7 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     Like the Reshape, the branch fails if the data are not empty, or if the shape has a -1 next to a 0.
 
     Raises:
-        NoAdapterError: the opset or the type does not allow it, or a rank is unknown.
+        NoAdapterError: the opset or the element type does not allow it, or the type or rank is unknown.
     """
     data, sizes = node.inputs
     assert data is not None

@@ -1,4 +1,4 @@
-"""Constant folding at conversion: values that depend on constants alone."""
+"""Constant folding in conversions: evaluate values that depend only on constants."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KNOWN_AT_RUN_TIME: Final = frozenset(["Multinomial", "Parameter", "RandomUnifor
 def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
-    """Evaluate a value that depends only on constants of at most ``limit`` elements, or return None."""
+    """Evaluate a value that depends only on constants of up to ``limit`` elements. Return None for others."""
     content = find_elements(value, limit=limit)
     if content is not None:
         return content
@@ -66,7 +66,7 @@ def fold_value(
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Evaluate a layer with OpenVINO if its inputs depend on small constants alone, else return None."""
+    """Evaluate with OpenVINO a layer that depends only on small constants. Return None for other layers."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:
@@ -106,7 +106,10 @@ def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
 
 
 def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
-    """Return the nodes that compute a value from constants, in topological order, else an empty list."""
+    """Return the nodes that compute a value from constants of at most ``limit`` elements, in execution order.
+
+    Return an empty list if the value has other sources, or if the nodes cannot be folded.
+    """
     producers: dict[ir.Node, None] = {}
     opened: set[ir.Node] = set()
     stack: list[tuple[ir.Value, bool]] = [(value, False)]

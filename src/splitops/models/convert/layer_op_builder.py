@@ -26,7 +26,7 @@ class ValueReader:
     """A :class:`~splitops.models.ops.writing.Reader` of values annotated with inferred types and shapes."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant, or None if the model computes them when it runs."""
+        """Return the elements of a constant, or None if they are not available."""
         return read_constant(value)
 
     def find_type(self, value: ir.Value) -> ElementType | None:
@@ -39,7 +39,7 @@ class ValueReader:
 
 
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
-    """Adds the ONNX nodes that replace the layer of ``node``, and annotates outputs with element types."""
+    """Adds ONNX nodes that replace the layer of ``node``, and annotates their outputs with element types."""
 
     def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: ir.Node) -> None:
         super().__init__(opset, names, node.name or "")
@@ -47,7 +47,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         self._node = node
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a value that depends on constants alone, else None."""
+        """Return the elements of a value that depends only on small constants, or None for other values."""
         constant = super().read_constant(value)
         return self._fold(value, MAX_ELEMENTS) if constant is None else constant
 
@@ -72,18 +72,18 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a value of any size that depends on constants alone, else None."""
+        """Return the elements of a value that depends only on constants of any size, or None for others."""
         constant = read_constant(value, limit=_ANY_SIZE)
         return self._fold(value, _ANY_SIZE) if constant is None else constant
 
     def has_consumers(self, output: int) -> bool:
-        """Return whether the output of the layer at the index ``output`` is used."""
+        """Return whether the layer's output with index ``output`` is used."""
         return bool(self._node.outputs[output].uses())
 
 
 @cache
 def _list_output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return for each output its only type, the index of an input of the same type, or None."""
+    """Return for each output its fixed type, the index of an input with the same type, or None."""
     schema = onnx.defs.get_schema(operator, opset, "")
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]

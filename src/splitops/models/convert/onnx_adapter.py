@@ -1,4 +1,4 @@
-"""onnx's version converter and the bodies in its schemas, applied to one node of each kind and cached."""
+"""Conversion of single nodes by onnx's version converter or the bodies in its schemas, with a cache."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
 _MAX_EMBEDDED: Final = 1 << 12
-"""Maximum elements of an integer constant that onnx's converter receives: it reads axes and sizes."""
+"""Maximum number of elements of an integer constant for onnx's converter, which reads axes and sizes."""
 _MAX_FACTORS: Final = 16
-"""Maximum elements of a floating-point constant that it receives: larger ones are weights, not bounds."""
+"""Maximum number of floating-point elements for onnx's converter: larger constants are weights."""
 _IR_VERSION: Final = 10
 _BODY: Final = "body"
 """Temporary domain of an operator that is replaced by the body in its schema."""
 
 
 class NoAdapterError(Exception):
-    """No nodes are known that mean the same as a node at another opset."""
+    """splitops knows no nodes of another opset that mean the same as a node."""
 
 
 @dataclass(frozen=True)
 class CanonicalNode:
-    """A node outside its graph, with values named by their positions, so that nodes of one kind are equal."""
+    """A node outside its graph, with values named by their positions, so that equal nodes share a key."""
 
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """Values of the small inputs that are constant and cannot be replaced by the caller of the model."""
+    """Contents of the small inputs that have the same elements in every run."""
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
@@ -77,13 +77,13 @@ class CanonicalNode:
         return any(a.HasField("g") or a.graphs or a.ref_attr_name for a in self.node.attribute)
 
     def make_key(self) -> tuple[bytes, ...]:
-        """Return a key that is equal for nodes of one kind."""
+        """Return a cache key, equal for nodes with the same operator, attributes, types and constants."""
         messages: list[Any] = [self.node, *self.types.values(), *self.constants.values()]
         names = "\0".join((*self.types, *self.constants)).encode()
         return names, *(message.SerializeToString(deterministic=True) for message in messages)
 
     def to_model(self, opset: int) -> ModelProto:
-        """Return a model of this node alone, with its constants as initializers."""
+        """Return a model that contains only this node, with its constants as initializers."""
         graph = helper.make_graph([self.node], "node", [], [])
         for name in dict.fromkeys(filter(None, self.node.input)):
             if name in self.constants:
@@ -130,7 +130,7 @@ class ReplacementModel:
 
     @classmethod
     def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
-        """Build a replacement from a model, and infer its values."""
+        """Build a replacement from a model, and infer the types and shapes of its values."""
         inferred = (
             ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
         )
@@ -183,7 +183,7 @@ class Adapter:
         return self._unchanged[key]
 
     def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
-        """Convert a node with onnx's converter, or raise :class:`NoAdapterError`."""
+        """Convert a node with onnx's converter. Raise :class:`NoAdapterError` if it fails."""
         key = (old, new, *canonical.make_key())
         if key not in self._converted:
             try:
@@ -196,7 +196,7 @@ class Adapter:
         return result
 
     def find_body(self, canonical: CanonicalNode, opset: int) -> ReplacementModel | None:
-        """Return the body that the schema of the operator defines for a node, or None if it defines none."""
+        """Return the body that the operator's schema defines for a node, or None if none is usable."""
         key = (opset, *canonical.make_key())
         if key not in self._bodies:
             self._bodies[key] = _build_body(canonical, opset)
@@ -204,7 +204,7 @@ class Adapter:
 
 
 def _to_key(value: ir.Value | None) -> object:
-    """Return a cache key: the element type of a tensor, else the abstract value, empty for no value."""
+    """Return a cache key: the element type of a tensor or another abstract value; empty for no value."""
     fact = get_abstract_value(value) if value is not None and value.name else ""
     return (fact.type,) if isinstance(fact, AbstractTensor) else fact
 

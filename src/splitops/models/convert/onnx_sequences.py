@@ -18,8 +18,8 @@ from splitops.spec.sizes.rules import SizeRule
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and the consumers of its sequence by a Split, and return the Split.
 
-    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. Another
-    one is an error of ``rule``, and the graph is unchanged.
+    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. Other
+    consumers, or an unknown number of parts, raise an error of ``rule`` and leave the graph unchanged.
     """
     if split_node.may_be_unbind:
         raise make_unbind_error(split_node, rule)
@@ -51,7 +51,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
 def _compute_part_sizes(
     split_node: SplitNode, division: Division | None, axis: int | None, shape: object
 ) -> tuple[int, ...] | None:
-    """Return the sizes of the parts, or None if their number is unknown."""
+    """Return the sizes of the parts, or None if their number is unknown. Check that a Split can have it."""
     if division is None:
         return None
     size = shape[axis] if isinstance(shape, tuple) and axis is not None else None

@@ -67,7 +67,7 @@ def convert_opset(
         changes = _convert_graphs(edited, imported, opset, style, where, must_differ)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
-        # Another conversion would set numbers of parts again, so conflicts between these count, too.
+        # A later conversion would set numbers of parts again, so conflicts between these count, too.
         counted = style is SplitStyle.COUNT and bool(must_differ)
         merged = find_conflicting_splits(edited, equal_as_count=counted) - must_differ
         if not merged:
@@ -86,9 +86,9 @@ def convert_opset(
 
 
 def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Replace declared shapes that contradict the inferred ones in a copy, or return None if none do.
+    """Return a copy in which no declared shape contradicts the inferred one, or None if none did.
 
-    The source declares them, too: onnx infers fewer shapes at older opsets, and runtimes do not use them.
+    The source has the same wrong shapes, but onnx infers fewer shapes at older opsets. Runtimes ignore them.
     """
     values = (
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
@@ -154,7 +154,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
-        ValueError,  # its inference allocates every one of 2**62 parts
+        ValueError,  # onnx's inference allocates all of 2**62 parts
         MemoryError,
     ) as error:
         lines = (line.strip() for line in str(error).splitlines())
@@ -194,7 +194,7 @@ _MAX_CHECKED: Final = 1 << 16
 
 
 def _clear_sizes(model: ModelProto) -> None:
-    """Remove all sizes from a model. onnx can still check its types and the ranks of its values."""
+    """Turn initializers into inputs, and remove all sizes. onnx can still check the types and ranks."""
     inputs = {value.name for value in model.graph.input}
     for tensor in model.graph.initializer:
         if tensor.name not in inputs:
@@ -215,7 +215,7 @@ _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataTyp
 def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
     """Annotate the values of a model with their inferred types, shapes and elements.
 
-    If a number of parts may replace lengths, a split does not restrict the inferred size of its own input:
+    If ``style`` prefers numbers of parts, a split does not restrict the inferred size of its own input:
     otherwise its lengths would always seem redundant.
     """
     if style is SplitStyle.COUNT:
@@ -256,7 +256,7 @@ class ModelConversion:
             self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Replace every SplitToSequence by a Split or Slices, or reject it by ``rule`` if neither works."""
+        """Replace each SplitToSequence by nodes without sequences, or reject it, usually by ``rule``."""
         splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
@@ -271,7 +271,7 @@ class ModelConversion:
                     self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
     def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
-        """Replace a sequence by Slices of its data, and describe them; None if a consumer needs more."""
+        """Replace reads of a sequence by Slices or similar, and describe them. Return None if some remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
         sequence_reads(node, self.editor)
@@ -286,7 +286,7 @@ class ModelConversion:
     def rewrite_splits(
         self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
     ) -> None:
-        """Rewrite each split among ``nodes`` for a target, with other nodes of ``opset``, and report it."""
+        """Rewrite each split among ``nodes`` for a target, and report it. Auxiliary nodes have ``opset``."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
             where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)
@@ -307,7 +307,7 @@ class ModelConversion:
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
     def _replace_constants(self, owner: AnyGraph) -> None:
-        """Replace Constant nodes of types that Constant-1 does not have by initializers."""
+        """Replace Constants of types that Constant-1 lacks by initializers. In functions, reject them."""
         for node in [
             node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
         ]:

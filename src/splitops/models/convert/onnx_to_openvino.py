@@ -1,8 +1,9 @@
 """Conversion of an ONNX model to OpenVINO.
 
-First, every split becomes a node of domain ``openvino`` with the inputs and attributes of OpenVINO's layer. A
-model of splits and shared operators is then written directly. OpenVINO's frontend converts other models. An
-extension of it creates the layers of these nodes, so that its own conversion of splits is never used.
+First, every split becomes a node of domain ``openvino`` with the inputs and attributes of OpenVINO's layer.
+If all other operators mean the same in OpenVINO, the model is then written directly. Otherwise OpenVINO's
+frontend converts it. An extension creates the layers of the splits, so that the frontend's own conversion of
+splits is never used.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _has_quirk(model: ir.Model, where: Where) -> bool:
 
 
 def _replace_flatten(model: ir.Model, names: FreshNames, opset: int) -> None:
-    """Replace each Flatten of axes whose size may be 0, which OpenVINO's frontend converts wrongly."""
+    """Replace Flattens that merge possibly empty leading axes: OpenVINO's frontend converts them wrongly."""
     for node in [
         node for _, node in iter_nodes(model.graph) if node.op_type == "Flatten" and not node.domain
     ]:
@@ -107,7 +108,7 @@ def _is_positive(size: Dim) -> bool:
 
 
 def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
-    """Return the product of the sizes of ``axes``, of shape [1]."""
+    """Return the product of the sizes of ``axes`` as a value of shape [1]."""
     sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
     if len(sizes) == len(axes):
         return builder.add_ints([math.prod(sizes)])
@@ -117,7 +118,7 @@ def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range)
 def _convert_by_openvino(
     model: CheckedModel, edited: ir.Model, splits: set[ir.Node], operators: list[str], where: Where
 ) -> OpenVINOModel:
-    """Convert a model with OpenVINO's frontend. Its splits are nodes of domain ``openvino`` already."""
+    """Convert a model with OpenVINO's frontend. Its splits must already be nodes of domain ``openvino``."""
     if not is_installed("openvino"):
         raise ModelError(
             f"OpenVINO's converter is needed for {', '.join(operators[:8])}: pip install splitops[openvino]",
@@ -135,7 +136,7 @@ def _convert_by_openvino(
 
 
 def _add_inputs(converted: OpenVINOModel, model: ir.Model, where: Where) -> OpenVINOModel:
-    """Add the unused inputs of an ONNX model, which OpenVINO's frontend drops, in their order."""
+    """Add the unused inputs of an ONNX model, which OpenVINO's frontend drops, in their original order."""
     by_name = {name: layer for layer in converted.inputs for name in (layer.name, *layer.outputs[0].names)}
     wanted = [value for value in model.graph.inputs if not value.is_initializer()]
     missing = [value for value in wanted if value.name not in by_name]

@@ -17,7 +17,7 @@ def is_unchanged(
     old: int,
     new: int,
 ) -> bool:
-    """Return whether a node means the same at both opsets; types are strings such as ``"tensor(float)"``."""
+    """Return whether a node means the same at both opsets. Types are strings such as ``"tensor(float)"``."""
     before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if before is None or after is None:
         return False
@@ -48,7 +48,7 @@ def _have_same_attributes(
             if was.default != becomes.default:
                 return False
         elif name in older.attributes and older.attributes[name].default is not None:
-            return False  # its default is a meaning that the newer version has removed
+            return False  # the newer version has no equivalent of its default
     return True
 
 
@@ -101,7 +101,7 @@ _MEANING_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {
     "Attention": (24,),
     "Scan": (9,),
 }
-"""Versions that changed the meaning of the same inputs and attributes, which schemas do not show."""
+"""Versions that changed how the same inputs and attributes are interpreted. Schemas do not show this."""
 
 _OUTPUTS_CHANGED: Final[Mapping[str, tuple[int, ...]]] = {"BatchNormalization": (9, 14, 15)}
 """Versions that changed the outputs after the first one, which are used for training."""

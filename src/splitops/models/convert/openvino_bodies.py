@@ -26,18 +26,18 @@ from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
 _MAX_INITIAL: Final = 4096
-"""Maximum elements of an unused initial value with the shape of the final one; larger ones get size 1."""
+"""Maximum number of elements of an unused initial value in its final shape. Others have one element."""
 
 
 class GraphWriter(Protocol):
-    """Writer of a graph, as the conversion of its layers with bodies uses it."""
+    """The writer of an ONNX graph, as far as the conversion of layers with bodies needs it."""
 
     @property
     def graph(self) -> ir.Graph:
         """The ONNX graph that is written."""
 
     def make_body_writer(self, layer: Layer, tag: str) -> GraphWriter:
-        """Return the writer of a new subgraph for the body of a layer in the element ``tag``."""
+        """Return the writer of a new subgraph for the body of a layer that is in the XML element ``tag``."""
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
         """Return a builder of nodes that replace ``node`` in the graph."""
@@ -49,11 +49,11 @@ class GraphWriter(Protocol):
         """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
-        """Write a body with the values ``given`` for its Parameters, and return the value of each Result."""
+        """Write a body, with ``given`` values of its Parameters. Return its Results. Keys are layer ids."""
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
-    """Write a layer with bodies in a graph, and return the values of its outputs."""
+    """Write a layer with bodies in the graph of ``scope``, and return the values of its outputs."""
     if node.op_type == "If":
         return _write_if(node, sources, scope, where)
     return _Loop(node, sources, scope, where).write()
@@ -82,7 +82,7 @@ def _write_if(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, 
 
 
 class _Loop:
-    """Writes a Loop or a TensorIterator as a Loop."""
+    """Writes a Loop or a TensorIterator as an ONNX Loop."""
 
     def __init__(
         self, node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where
@@ -174,7 +174,7 @@ class _Loop:
         return self.scope.place(self.builder, outputs, self.where)
 
     def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
-        """Return the value after the last iteration, by a Gather that fails if there was none."""
+        """Copy a final value by a Gather that fails if there was no iteration (``ran`` is false)."""
         absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
         last = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
         annotate(last, get_abstract_value(value))
@@ -186,7 +186,7 @@ class _Loop:
     # Trip count and condition
 
     def _make_bounds(self) -> tuple[ir.Value | None, ir.Value | None]:
-        """Return the trip count and the initial condition of the Loop; None for one that it does not have."""
+        """Return the trip count and the initial condition of the Loop. Either is None if it is not needed."""
         if self.layer.type == "TensorIterator":
             sliced = [
                 (self.sources[entry.port], entry.slicing)
@@ -213,7 +213,7 @@ class _Loop:
         return self.builder.add("Where", [self.builder.add("Less", [trips, zero]), endless, trips]), going
 
     def _has_iteration(self, trips: ir.Value | None, going: ir.Value | None) -> bool:
-        """Return whether there always is an iteration."""
+        """Return whether constants guarantee that there is at least one iteration."""
         limits = [value for value in (trips, going) if value is not None]
         return all(
             (found := self.builder.read_constant(value)) is not None and found.all() for value in limits
@@ -307,7 +307,7 @@ class _Loop:
         return self.builder.add_constant(np.zeros(shape, what.type.numpy))
 
     def _make_scan_output(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
-        """Return the scan output for the parts of an output. Parts of size 1 do not have the axis."""
+        """Return the scan output for one part of an output. A part of size 1 loses the axis."""
         axis, shape = self._get_axis(part, slicing), _get_tensor(part).shape
         if slicing.size == 1:
             return builder.squeeze(part, axis)
@@ -352,7 +352,7 @@ class _Loop:
 def _reshape_axes(
     builder: LayerOpBuilder, value: ir.Value, first: int, end: int, sizes: Sequence[ir.Value]
 ) -> ir.Value:
-    """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to before ``end``."""
+    """Reshape a value: ``sizes`` replace the sizes of the axes from ``first`` to ``end`` (exclusive)."""
     shape, known_shape = builder.add("Shape", [value]), _get_tensor(value).shape
     before = [builder.slice_axis(shape, 0, 0, first)] if first else []
     after = builder.slice_axis(shape, 0, end, INT64_MAX)
@@ -391,7 +391,6 @@ def _make_copy(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
 
 
 def _declare(value: ir.Value, what: AbstractTensor) -> None:
-    """Set the type and shape of a value."""
     assert what.type is not None
     assert what.type.onnx_number is not None
     value.type = ir.TensorType(ir.DataType(what.type.onnx_number))

@@ -1,4 +1,4 @@
-"""Conversion of ONNX graphs of splits and shared operators to layers, without the openvino package."""
+"""Conversion of ONNX graphs to layers without the openvino package, if OpenVINO has the same operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITHOUT_LAYER: Final = frozenset({"Constant", "Identity"})
 
 
 def find_unwritable(model: ir.Model, splits: set[ir.Node]) -> list[str]:
-    """Return the operators that :func:`write_model` does not support; it supports the ``splits``."""
+    """Return the operators, other than those of ``splits``, that :func:`write_model` does not support."""
     operators: dict[str, None] = {}
     opset = model.graph.opset_imports.get("", 1)
     for node in model.graph:
@@ -39,7 +39,7 @@ def _is_writable(node: ir.Node, opset: int) -> bool:
 
 
 def write_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
-    """Write a model without :func:`find_unwritable` operators as OpenVINO layers."""
+    """Write a model as OpenVINO layers. :func:`find_unwritable` must return nothing for it."""
     return _ModelWriter(model, opset, where).write_model()
 
 
@@ -72,7 +72,7 @@ class _ModelWriter(ValueReader):
         return self.builder.model()
 
     def get_output(self, value: ir.Value | None) -> Output:
-        """Return the output of the layer that computes a value, after adding a constant if it is one."""
+        """Return the output of the layer that computes a value. A constant is added at its first use."""
         if value is None:
             raise ModelError("a required input is absent", self.where)
         if value not in self.values:
@@ -88,7 +88,7 @@ class _ModelWriter(ValueReader):
         return self.builder.const(array, kind, name=name)
 
     def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add a constant of int64, or of ``kind``."""
+        """Add an integer constant of type ``kind``, which is int64 by default."""
         return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
 
     def _write_node(self, node: ir.Node) -> None:

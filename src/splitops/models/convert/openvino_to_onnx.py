@@ -1,7 +1,7 @@
 """Conversion of an OpenVINO model to ONNX.
 
 Each split is written at the target opset, with the inferred type and shape of its data. The other layers are
-written at one opset, and then converted to the target like the operators of any ONNX model.
+written at the opset of their converter, and then converted to the target like nodes of any ONNX model.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from splitops.models.split_nodes.ways import get_first_way
 from splitops.spec.elements.types import ElementType, from_onnx
 
 EVALUATOR_OPSET: Final = 21
-"""Opset of the ONNX models in which the evaluator runs OpenVINO IR."""
+"""Opset of the ONNX models to which OpenVINO IR is converted for the evaluator."""
 
 
 def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
@@ -105,13 +105,12 @@ def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: Spl
 
 
 def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
-    """Convert an OpenVINO model for the evaluator, whose splits stay nodes of the domain ``openvino``.
+    """Convert an OpenVINO model to ONNX for splitops' evaluator. Splits become nodes of domain ``openvino``.
 
-    Its inputs are named ``input0``, ``input1`` and so on, its outputs ``output0``, ``output1`` and so on.
+    Inputs are named ``input0``, ``input1`` and so on, outputs ``output0``, ``output1`` and so on.
 
     Raises:
-        RuleError: a split violates a rule for all possible inputs.
-        ModelError: only OpenVINO can run a layer.
+        ModelError: a layer cannot be converted, so that only OpenVINO may run it.
     """
     writer = _ModelWriter(
         model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
@@ -128,7 +127,7 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
 
 
 class _ModelWriter:
-    """State that the writers of all graphs of one model share."""
+    """The ONNX model that is written, and other state that the writers of its graphs share."""
 
     def __init__(
         self,
@@ -172,7 +171,7 @@ class _ModelWriter:
         return ir.serde.to_proto(self.model)
 
     def find_source_nodes(self, keys: frozenset[SplitKey]) -> frozenset[ir.Node]:
-        """Return the source nodes of splits of the ONNX model."""
+        """Return the source nodes of the splits with these keys in the ONNX model."""
         return frozenset(self.splits[name] for _, name in keys if name in self.splits)
 
     def write(self, source: OpenVINOModel, where: Where) -> None:
@@ -194,7 +193,7 @@ class _ModelWriter:
             self._replace_empty_initializers(where)
 
     def _replace_empty_initializers(self, where: Where) -> None:
-        """Replace empty initializers by nodes: OpenVINO reads an empty initializer as a scalar."""
+        """Replace empty initializers other than shapes and axes by nodes: OpenVINO reads them as scalars."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
                 tensor = value.const_value
@@ -238,7 +237,7 @@ class _GraphWriter:
         """Write the layers of a graph in topological order.
 
         Args:
-            source: the graph.
+            source: the graph of layers.
             given: the value of each Parameter of a body, by layer id.
             inputs: the name of the new input for each other Parameter, by layer id.
             outputs: the name of the new output for each Result, by layer id. Empty for a body.
@@ -285,7 +284,7 @@ class _GraphWriter:
         return results
 
     def _reject(self, node: ir.Node, before: str, where: Where, error: SplitError) -> None:
-        """Report a rejected layer, and create undefined outputs, so that later layers are reported, too."""
+        """Report a rejected layer, and create placeholder outputs, so that later layers are reported, too."""
         self.writer.changes.append(Change(where, Status.REJECTED, before, error=error))
         for port in node.outputs:
             self.values[port] = ir.Value(name=self.names.make_name("rejected"))
@@ -299,7 +298,7 @@ class _GraphWriter:
         return self.add_input(name, AbstractTensor(kind, layer.read_shape(where)), where)
 
     def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input to the graph. Names of inputs of the model are reserved already."""
+        """Add an input of the type and shape ``what`` to the graph. Its name must be reserved already."""
         value = ir.Value(name=name)
         if what.type is not None:
             value.type = self._make_type(what.type, where)
@@ -341,7 +340,7 @@ class _GraphWriter:
 
     def _write_result(self, value: ir.Value, name: str) -> ir.Value:
         if value.is_graph_input() and value.name == name:
-            return value  # an input that is an output too
+            return value  # an input that is also an output
         if value.producer() is None or value in self.named:
             output = ir.Value(name=name)
             annotate(output, get_abstract_value(value))
@@ -398,7 +397,7 @@ class _GraphWriter:
         self.writer.changes.append(Change(where, get_status(way), before, str(way)))
 
     def _write_for_evaluator(self, read: LayerNode, where: Where) -> None:
-        """Write a layer as a node of domain ``openvino``, which the evaluator runs, with its location."""
+        """Write a layer as an ``openvino`` node for the evaluator. Its doc string is the location."""
         layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
@@ -425,7 +424,7 @@ class _GraphWriter:
         self.values.update(zip(read.outputs, outputs, strict=True))
 
     def _fold(self, value: ir.Value, where: Where) -> ir.Value:
-        """Return the axis or lengths as an initializer if they follow from constants, else unchanged."""
+        """Return an operand of a split as an initializer if it depends only on constants, else unchanged."""
         if make_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
@@ -505,7 +504,7 @@ class _GraphWriter:
     # Methods for layers with bodies
 
     def make_body_writer(self, layer: Layer, tag: str) -> _GraphWriter:
-        """Return the writer of a new subgraph for the body of a layer in the element ``tag``."""
+        """Return the writer of a new subgraph for the body of a layer that is in the XML element ``tag``."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
         imports = {"": self.opset}
@@ -553,14 +552,14 @@ class _GraphWriter:
 
 
 def _is_evaluated(layer: Layer) -> bool:
-    """Return whether the evaluator runs a layer itself: ONNX rejects or rounds some of its inputs."""
+    """Return whether the evaluator runs a layer directly: ONNX would reject or round some inputs."""
     if layer.type in ("Convert", "Reshape"):
         return True
     return layer.type == "Gather" and layer.get_attribute("batch_dims") in (None, "0")
 
 
 def _check_type(parameter: Layer, value: ir.Value, where: Where) -> None:
-    """Check that the value of a Parameter of a body has its element type."""
+    """Check that ``value`` has the element type that a Parameter of a body declares."""
     kind = find_type(value)
     if kind is not None and not parameter.has_dynamic_type and kind is not parameter.read_element_type(where):
         declared = parameter.get_attribute("element_type")

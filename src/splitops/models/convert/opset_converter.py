@@ -1,9 +1,9 @@
-"""Conversion of the nodes of an ONNX model that are not splits from one opset to another.
+"""Conversion of nodes other than splits from one opset of ONNX to another.
 
 A node is kept if it means the same in both versions, and a few operators are converted here. onnx's version
 converter converts every other node separately and one version at a time: if it rejects one, it can still
-convert the rest. A rejected node is replaced by the body in the schema of its operator, whose nodes are
-converted in turn.
+convert the rest. If the schema of a rejected operator has a body, the body replaces the node, and its nodes
+are converted in turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONSTANTS_OF_EVERY_TYPE: Final = 9
 """The first opset whose Constant supports every element type."""
 
 _MAX_BODIES: Final = 8
-"""Maximum nesting of bodies of operators."""
+"""Maximum nesting depth of bodies in schemas."""
 
 _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
 """Versions before which the specification of an operator leaves some values undefined."""
@@ -51,7 +51,7 @@ class OpsetConverter:
         self._adapter = Adapter()
 
     def convert_node(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
-        """Convert a node and return the operators that replace it, or None if the node is kept."""
+        """Convert a node and return the operators that replace it, or None if at most attributes change."""
         before = find_since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)
@@ -100,7 +100,7 @@ class OpsetConverter:
         if node.op_type == "Shape" and new < 15:
             return _write_shape_slice(node, new, self._names)
         if node.op_type in _SOFTMAXES and before >= 13 > new:
-            # onnx's converter keeps the axis. Before version 13, all axes from it on count as one.
+            # onnx's converter keeps the axis. Before version 13, it and all later axes count as one.
             if (rewritten := _write_along_axis(node, new, self._names)) is None:
                 raise NoAdapterError("its rank is unknown")
             return rewritten
@@ -113,7 +113,7 @@ class OpsetConverter:
     def _convert_by_body(
         self, node: ir.Node, canonical: CanonicalNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
-        """Replace a node by the body in its schema, and convert the nodes of the body."""
+        """Replace a node by the body in its schema, and convert the body. Raise ``error`` if it has none."""
         body = self._adapter.find_body(canonical, old) if bodies else None
         if body is None:
             raise error
@@ -130,9 +130,9 @@ class OpsetConverter:
 
 
 def _needs_allowzero(node: ir.Node, opset: int) -> bool:
-    """Return whether a Reshape needs ``allowzero``, which ``opset`` does not have; remove it if it does not.
+    """Return whether a node is a Reshape that relies on ``allowzero``, which ``opset`` does not have.
 
-    It does not if the shape has no 0, or if a 0 would copy the same size.
+    Remove the attribute if it has no effect: the shape has no 0, or a 0 would copy the same size.
     """
     version = find_version(node.op_type, opset)
     if node.op_type != "Reshape" or version is None or "allowzero" in version.attributes:
@@ -156,7 +156,10 @@ _IDENTITY_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "Re
 
 
 def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
-    """Remove ``noop_with_empty_axes`` if axes are set, and return whether the node is an Identity."""
+    """Return whether a reduction copies its input because of an attribute that ``opset`` does not have.
+
+    Remove this attribute, ``noop_with_empty_axes``, if axes are given.
+    """
     noop, version = node.attributes.get("noop_with_empty_axes"), find_version(node.op_type, opset)
     if noop is None or noop.is_ref() or not noop.as_int():
         return False
@@ -170,7 +173,7 @@ def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
 
 
 def _read_entries(value: ir.Value) -> list[Any] | None:
-    """Return the elements of a 1-D tensor, some of them unknown, or None if they are not inferred."""
+    """Return the elements of a 1-D tensor, including unknown ones, or None if they are not tracked."""
     array = read_constant(value)
     if array is None:
         tensor = get_abstract_value(value)
@@ -206,7 +209,7 @@ def _drop_new_attributes(node: ir.Node, opset: int) -> None:
 
 
 def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
-    """Count axes from the front if the new version requires it; return False if the rank is unknown."""
+    """Make axes non-negative if the new version requires it. Return False if their rank is unknown."""
     if not before >= 11 > after:
         return True
     # OneHot and Unsqueeze count axes in their outputs.
@@ -228,7 +231,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Return the value of a Constant as a tensor, the only form before opset 12."""
+    """Return the ``value`` attribute for a Constant of another form, or None if it cannot be converted."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])
@@ -246,7 +249,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
-    """Write a Softmax over one axis as one over the last axis, or return None if the rank is unknown."""
+    """Write a Softmax over one axis as one over the last axis. Return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else find_shape(data)
     if shape is None:

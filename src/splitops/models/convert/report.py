@@ -24,11 +24,11 @@ class Status(StrEnum):
     KEPT = "kept"
     """The node means the same at the target and is unchanged."""
     CONVERTED = "converted"
-    """The node is still one node, with other inputs or attributes."""
+    """The node is still one node, with another operator, other inputs or other attributes."""
     REWRITTEN = "rewritten"
     """Several nodes compute the same values."""
     REJECTED = "rejected"
-    """splitops has no nodes that compute the same values."""
+    """splitops knows no nodes at the target that compute the same values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Change:
     Attributes:
         where: location of the node in the source model.
         status: result of the conversion.
-        before: operator and attributes in the source, for example ``"Split-11(axis=0, split=[2, 3])"``.
-        after: operator and attributes at the target, or None if the node is rejected.
+        before: description of the source node, for example ``"Split-11(axis=0, split=[2, 3])"``.
+        after: description of the nodes at the target, or None if the node is rejected.
         error: reason of the rejection, or None.
     """
 
@@ -51,13 +51,13 @@ class Change:
 
     @property
     def is_split(self) -> bool:
-        """Whether the node is one of the split family."""
+        """Whether the node is a split operator."""
         name = self.before.removeprefix("openvino ").partition("-")[0]
         return name in chain(*FAMILY.values())
 
     @property
     def rule(self) -> Rule | None:
-        """Rule code of the rejection, or None if no rule of the split family causes it."""
+        """Rule that causes the rejection, or None if there is no rejection or it has another reason."""
         return self.error.rule if isinstance(self.error, RuleError) else None
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Change:
         return f"{place}{self.before} -> {self.after} ({self.status})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the change as a JSON object."""
+        """Return the change as JSON-serialisable values."""
         return {
             "status": self.status.value,
             "before": self.before,
@@ -86,12 +86,12 @@ class Change:
 class Conversion(ModelReport):
     """Report of :func:`~splitops.models.convert.convert_with_report`, with the converted model.
 
-    The report has *every* node that prevents the conversion. :attr:`model` raises the first of these errors,
-    so that an incomplete model cannot be used by accident.
+    The report has *every* node that splitops rejects. :attr:`model` raises the first of these errors, so that
+    an incomplete model cannot be used by accident.
 
     Attributes:
         target: target of the conversion, for example ``"onnx:11"``.
-        changes: results of all splits in the order of the model, and of other nodes that changed.
+        changes: results of all splits, and of other nodes that changed or were rejected.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Conversion(ModelReport):
 
     @property
     def rejections(self) -> tuple[Change, ...]:
-        """Nodes that cannot be converted."""
+        """Changes of the nodes that cannot be converted."""
         return tuple(change for change in self.changes if change.status is Status.REJECTED)
 
     @property
@@ -126,8 +126,8 @@ class Conversion(ModelReport):
         """Converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` if the target is OpenVINO.
 
         Raises:
-            RuleError: a split is rejected, and is the first rejection.
-            ModelError: another node is rejected first, or the model cannot be written for another reason.
+            RuleError: a split is the first rejection, or the opset of the model is unknown.
+            ModelError: another node is the first rejection, or the model cannot be written.
         """
         if self.problem is not None:
             raise self.problem

@@ -1,7 +1,7 @@
-"""Engines: run models on onnxruntime or OpenVINO behind one protocol, one file per engine.
+"""Engines: run models on onnxruntime or OpenVINO through one protocol, one file per engine.
 
-An engine runs whole models and does nothing special for splits: its callers decide which models it gets. The
-library of an engine is imported when the engine is made.
+An engine runs complete models and does nothing special for splits: its callers decide which models it gets.
+The library of an engine is imported when the engine is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 REFERENCE: Final = "reference"
 OWN: Final = "splitops"
-"""The engine in the events of operators that splitops evaluates itself."""
+"""Name of the engine in the profile events of operators that splitops evaluates itself."""
 _RUNTIMES: Final = ("onnxruntime", "openvino")
 ENGINES: Final = (AUTO, REFERENCE, *_RUNTIMES)
 """The engine names that callers may use."""

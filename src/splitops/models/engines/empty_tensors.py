@@ -2,7 +2,7 @@
 
 OpenVINO's ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
 replace a size of 0 by another one. The maximum of an empty tensor is the lowest number. No list of such
-layers is complete, so OpenVINO does not run models with an empty tensor.
+layers is complete, so splitops does not let OpenVINO compute with empty tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from splitops.errors import Where
 from splitops.models.engines.engine import EngineError
 
 EMPTY_TENSOR: Final = "openvino.empty-tensor"
-"""The code of the limit."""
+"""Code with which messages refer to this limit of OpenVINO."""
 
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
@@ -39,14 +39,14 @@ class EmptyTensorError(EngineError):
     """A run would produce an empty tensor on which the runtime crashes or returns wrong results.
 
     Attributes:
-        unresolved: whether it depends on the values of the run if there is an empty tensor.
+        unresolved: whether the sizes depend on values, so that only a run can show an empty tensor.
     """
 
     unresolved = False
 
     @classmethod
     def from_layers(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Make the error for layers, given a description of each by name."""
+        """Make the error for the first of ``found``, which has descriptions of layers by name."""
         name, text = next(iter(found.items()))
         return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
@@ -71,8 +71,8 @@ def check_full(model: Any, where: Where) -> None:
 class EmptyTensorGuard:
     """Checks from the input shapes whether a run produces an empty tensor.
 
-    The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: the
-    sizes of :func:`add_sizes` are checked after the run.
+    The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: after
+    the run, the sizes that :func:`add_sizes` added are checked instead.
     """
 
     def __init__(self, model: Any, where: Where, *, resolves: bool = False) -> None:
@@ -89,7 +89,7 @@ class EmptyTensorGuard:
         """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
-            EmptyTensorError: it does, or may.
+            EmptyTensorError: it does, or may do so.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -137,9 +137,9 @@ def add_sizes(library: Any, model: Any, where: Where) -> int:
 def _find_empty_tensors(
     model: Any, is_met: Callable[[Any], bool], suspects: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Describe the layers that produce or read a tensor whose shape ``is_met`` accepts, by name.
+    """Describe, by name, the layers that produce or read a tensor whose shape ``is_met`` accepts.
 
-    If ``suspects`` is not None, only these layers are examined.
+    If ``suspects`` is not None, only the outputs and bodies of these layers are examined.
     """
     found: dict[str, str] = {}
     for layer, output in _iter_data_outputs(model, suspects):
@@ -175,16 +175,16 @@ def get_bodies(layer: Any) -> Sequence[Any]:
 
 
 def _find_empty_inside(body: Any) -> str | None:
-    """Describe a layer of a body that may produce an empty tensor from non-empty ones; None if none does.
+    """Describe a layer of a body that may produce an empty tensor from non-empty ones, or return None.
 
-    This holds for all iterations: each one reads the outputs of the previous one.
+    The answer is valid for all iterations, because each reads the outputs of the previous one.
     """
     full = _reshape(body, [_exclude_zero(port.get_partial_shape()) for port in body.inputs])
     return next(iter(_find_empty_tensors(full or body, _may_be_empty).values()), None)
 
 
 def _find_unresolved(model: Any, suspects: Collection[str]) -> dict[str, str]:
-    """Return the layers whose outputs, read by other layers, are empty depending on values."""
+    """Describe, by name, the layers whose outputs or bodies may have empty tensors, depending on values."""
     found: dict[str, str] = {}
     for layer in model.get_ordered_ops():
         if layer.get_type_name() in _ENDS or layer.get_friendly_name() not in suspects:
@@ -208,7 +208,7 @@ def _may_be_empty(shape: Any) -> bool:
 
 
 def _exclude_zero(shape: Any) -> Any:
-    """Return a shape whose dynamic sizes are at least 1."""
+    """Return a copy of a shape in which the minimum of each dynamic size is at least 1."""
     if shape.rank.is_dynamic:
         return shape
     kinds = [type(size) for size in shape]
@@ -221,7 +221,7 @@ def _exclude_zero(shape: Any) -> Any:
 
 
 def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
-    """Copy a model with other input shapes; None if OpenVINO rejects the shapes."""
+    """Return a copy of a model with other input shapes, or None if OpenVINO rejects them."""
     made = model.clone()
     try:
         made.reshape(
@@ -236,7 +236,7 @@ def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
 
 
 def _iter_data_outputs(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield the layers of a model with their outputs, except layers that compute sizes."""
+    """Yield each output of a model's layers with its layer, except layers that only compute sizes."""
     sizes: set[str] = set()
     for layer in model.get_ordered_ops():
         if suspects is not None:  # suspects do not contain layers that compute sizes

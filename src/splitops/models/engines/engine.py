@@ -57,7 +57,7 @@ class Program:
             infer the same: a file can declare shapes that its layers do not have.
         as_it_is: whether the engine runs even models that it gets wrong (empty tensors in OpenVINO), so that
             its results can be verified.
-        guarded: whether OpenVINO checks the sizes of tensors that are empty depending on values.
+        guarded: whether to check, after each run on OpenVINO, the sizes of tensors that may be empty.
     """
 
     content: bytes | os.PathLike[str]
@@ -94,21 +94,21 @@ class Compiled(Protocol):
     """A program that is ready to run, any number of times and from any thread."""
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program on inputs by name. Returns the outputs: arrays, or lists of arrays for sequences.
+        """Run the program on inputs by name. Return the outputs: arrays, or lists of arrays for sequences.
 
         Raises:
             EngineError: the runtime fails.
         """
 
     def events(self) -> Sequence[Event]:
-        """Stop profiling, and return the events since the program was compiled."""
+        """Return the events since the program was compiled. Call it once, because it may stop profiling."""
 
     def close(self) -> None:
-        """Release the resources of the runtime. The program cannot run afterwards."""
+        """Release the resources of the runtime. The program must not be run afterwards."""
 
 
 class Engine(Protocol):
-    """A runtime that evaluates operators."""
+    """A runtime that compiles and runs models."""
 
     @property
     def name(self) -> str:
@@ -126,7 +126,7 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Release the resources of the engine. Its programs cannot run afterwards."""
+        """Release the resources of the engine. Its programs must not be run afterwards."""
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Fork safety: a forked child must not destroy programs of a runtime, whose threads it does not have."""
+"""Fork safety: a forked child must not destroy compiled programs, as it lacks the runtime's threads."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def keep_alive_in_children(program: _P) -> _P:
-    """Keep a program alive in forked children, and return it: destroying it there would wait forever."""
+    """Keep a program alive in forked children, where destroying it would never end, and return it."""
     _PROGRAMS.add(program)
     return program

@@ -1,4 +1,4 @@
-"""Run an engine in a separate process, so that a crash is an error."""
+"""Run an engine in a separate process, so that a crash becomes an error."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class IsolatedEngine:
         return IsolatedProgram(self, program)
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process, and wait until it has exited."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:

@@ -90,7 +90,7 @@ class OnnxRuntime:
         return keep_alive_in_children(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _to_ort_value(self, array: Any) -> Any:
-        """Return an OrtValue that shares the memory of an array."""
+        """Return an OrtValue that shares the memory of a contiguous array."""
         kind = element_type_of(array.dtype)
         make = self._library.OrtValue
         if kind is None or is_builtin(array.dtype):
@@ -108,9 +108,10 @@ class OnnxRuntimeProgram:
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine
         self._session = session
+        self._kept = kept  # the memory of the weights is not owned by the session
+        self._events: Sequence[Event] | None = None
         self._where = program.where
         self._outputs = list(program.outputs)
-        self._kept = kept  # the memory of the weights is not owned by the session
         strange = {"tensor(bfloat16)", *(f"tensor(Float8{kind})" for kind in _FLOAT8)}
         ends = (*session.get_inputs(), *session.get_outputs())
         self._is_strange = any(end.type in strange for end in ends)
@@ -123,23 +124,30 @@ class OnnxRuntimeProgram:
             raise _make_failure(error, self._where) from error
 
     def _run_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        found: Sequence[Any] = self._session.run(self._outputs, feeds)
+        _weights, session = self._kept, self._session  # alive until the end, even if the program is closed
+        found: Sequence[Any] = session.run(self._outputs, feeds)
         return found
 
     def _run_values(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """Run with OrtValues, for element types that NumPy does not have."""
         values = {name: self._engine._to_ort_value(array) for name, array in feeds.items()}
-        return [_to_array(value) for value in self._session.run_with_ort_values(self._outputs, values)]
+        _weights, session = self._kept, self._session
+        return [_to_array(value) for value in session.run_with_ort_values(self._outputs, values)]
 
     def close(self) -> None:
-        """See :meth:`Compiled.close`. A run in another thread finishes first."""
+        """See :meth:`Compiled.close`. Does not wait for a run in another thread."""
         self._session = self._kept = None
 
     def events(self) -> Sequence[Event]:
         """See :meth:`Compiled.events`."""
+        if self._events is None:
+            self._events = self._read_events()
+        return self._events
+
+    def _read_events(self) -> list[Event]:
+        """End profiling, which works once, and read the events from the file of the session."""
         start = self._session.get_profiling_start_time_ns() / 1e9
-        file = Path(self._session.end_profiling())
-        entries = json.loads(file.read_text(encoding="utf-8"))
+        entries = json.loads(Path(self._session.end_profiling()).read_text(encoding="utf-8"))
         return [
             Event(
                 entry["args"]["op_name"],

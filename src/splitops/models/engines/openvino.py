@@ -55,7 +55,7 @@ class OpenVINO:
 
     ``device_name`` and ``config`` are arguments of ``openvino.Core.compile_model``. float32 is computed as
     float32 unless ``config`` sets ``INFERENCE_PRECISION_HINT``. ``inside`` is whether this is the process of
-    an isolated engine, which may crash; in any other process, ONNX is read by a child process.
+    an isolated engine, which may crash. In any other process, a child process reads ONNX models.
     """
 
     name = "openvino"
@@ -109,7 +109,7 @@ class OpenVINO:
     def to_ir(
         self, source: bytes | str, extensions: Sequence[Extension], where: Where
     ) -> tuple[bytes, bytes]:
-        """Convert an ONNX model, see :func:`splitops.models.engines.openvino_process.to_ir`."""
+        """See :func:`splitops.models.engines.openvino_process.to_ir`. Converts in this process."""
         try:
             core = self._library.Core()
             for extension in extensions:
@@ -139,7 +139,7 @@ def _import_library() -> Any:
 
 
 def _make_conversion(name: str, version: int, attributes: Sequence[str], where: Where) -> Any:
-    """Return the extension that converts a node of domain ``openvino`` to an OpenVINO layer."""
+    """Return the extension that converts nodes of domain ``openvino`` to an OpenVINO layer."""
     frontend: Any = importlib.import_module("openvino.frontend.onnx")
     opset = f"opset{version}"
     function = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()  # variadic_split
@@ -187,7 +187,10 @@ def replace_empty_constants(model: ModelProto) -> None:
 
 
 def _load_data(content: bytes, program: Program) -> bytes:
-    """Load all external data into an ONNX model: OpenVINO would search the working directory for it."""
+    """Return a serialised model with all external data, and without empty constants.
+
+    OpenVINO would search the working directory for the data.
+    """
     model = ModelProto.FromString(content)
     for tensor in model.graph.initializer:
         array = (program.weights or {}).get(tensor.name)
@@ -249,7 +252,7 @@ def _match_sizes(found: Sequence[tuple[int | None, ...] | None], expected: Seque
 
 
 _Held = dict[int, tuple[Any, npt.NDArray[Any]]]
-"""Input tensors of a request by position, each with an array of its memory."""
+"""Input tensors of a request by position, each with an array that views its memory."""
 
 
 class OpenVINOProgram:
@@ -281,7 +284,7 @@ class OpenVINOProgram:
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """See :meth:`Compiled.run`. The outputs are copies."""
-        # By name if the inputs have names, else in order. OpenVINO drops unused inputs of ONNX models.
+        # Match by name if inputs have names, else by order: OpenVINO drops unused inputs of ONNX models.
         places = dict(enumerate(feeds.values()))
         if self._positions:
             places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}
@@ -324,7 +327,7 @@ class OpenVINOProgram:
         return _to_tensor(self._library, array, kind)
 
     def close(self) -> None:
-        """See :meth:`Compiled.close`. A run in another thread finishes first."""
+        """See :meth:`Compiled.close`. Does not wait for a run in another thread, which keeps its request."""
         self._compiled = self._guard = None
         self._idle.clear()
 

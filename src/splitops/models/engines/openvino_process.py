@@ -53,7 +53,7 @@ class _Process:
 
 
 _PROCESSES: Final[dict[int, _Process]] = {}
-"""The process by the id of its parent: a forked child gets its own."""
+"""Processes by the id of their parent: a forked child gets its own."""
 
 
 def _get_process() -> _Process:
@@ -63,7 +63,7 @@ def _get_process() -> _Process:
 def to_ir(
     source: bytes | os.PathLike[str], where: Where, *, extensions: Sequence[Extension] = ()
 ) -> tuple[bytes, bytes]:
-    """Convert an ONNX model to OpenVINO IR with OpenVINO's reader. Returns the XML and the constants.
+    """Convert an ONNX model with OpenVINO's reader. Return the XML and the constants of OpenVINO IR.
 
     Args:
         source: a serialised model without external data, or a path.
@@ -84,7 +84,7 @@ def to_ir(
 
 
 def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
-    """Describe the first node whose addition makes the model unreadable; None if no node does."""
+    """Describe the first node that OpenVINO cannot read. Return None without one, or for a path."""
     if isinstance(source, str):
         return None
     from onnx import ModelProto

@@ -16,7 +16,7 @@ _RECORDER: Final[ContextVar[list[Event] | None]] = ContextVar("recorder", defaul
 
 @contextmanager
 def collect_events(events: list[Event] | None) -> Iterator[None]:
-    """Collect the events of operators in the block in ``events``; None disables collection."""
+    """Append the events of operators that run in the block to ``events``. None disables collection."""
     token = _RECORDER.set(events)
     try:
         yield
@@ -25,13 +25,13 @@ def collect_events(events: list[Event] | None) -> Iterator[None]:
 
 
 def get_event_list() -> list[Event] | None:
-    """Return the list that collects events in this context, or None if none does."""
+    """Return the list that collects events in this context, or None if none is set."""
     return _RECORDER.get()
 
 
 @contextmanager
 def record_event(events: list[Event], operator: str, node: str) -> Iterator[None]:
-    """Add the event of an operator that runs in the block."""
+    """Append the event of an operator that runs in the block to ``events``."""
     begin, clock = time.time(), time.perf_counter()
     yield
     events.append(Event(operator, node, OWN, begin, time.perf_counter() - clock))

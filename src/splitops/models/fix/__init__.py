@@ -65,12 +65,12 @@ def fix(
 ) -> ModelInMemory:
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
-    A split that breaks a rule is repaired if its meaning is clear: a missing ``num_outputs``, or attributes
-    of another version of the operator. A split that meets a limit of a runtime, as in :func:`splitops.check`,
-    is rewritten in the first way that the runtime executes correctly: lengths instead of a number of parts,
-    all outputs declared, a Slice for each part and so on. This includes limits that depend on the sizes or
-    values of a run; if no rewrite avoids such a limit, the split is unchanged and the report lists it as
-    ``possible``. All other splits are unchanged. Wrong declared types and shapes of parts are corrected.
+    A broken rule is repaired if the intended split is clear, for example by adding ``num_outputs``. A split
+    that meets a limit of a runtime, as in :func:`splitops.check`, is rewritten in the first way that the
+    runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice for
+    each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
+    avoids such a limit, the split is unchanged and the report lists it as ``possible``. All other splits are
+    unchanged. If a part has a wrong declared type or shape, all wrong declarations are corrected.
 
     If the model returns a result, the fixed model returns the same one. Slices and Gathers also accept sizes
     that the split rejects.
@@ -81,14 +81,14 @@ def fix(
         runtimes: one or several targets of the model, as in :func:`splitops.check`: a runtime, a release, a
             ``.toml`` file or a :class:`~splitops.models.check.Target`. None is the installed runtime:
             onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only broken rules.
-        unbind: the meaning of SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
+        unbind: meaning of a SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as specified; ``"as-pytorch"`` drops it, as
             PyTorch and onnxruntime do. None makes such a split unfixable for a runtime that drops the axis.
-        open: how constant lengths follow the size of a dynamic axis (exporters write those of one size):
+        open: how constant lengths, which exporters write for one size, follow the size of a dynamic axis:
             ``"even"``: equal parts, if the lengths are equal; ``"rest=1"``: part 1 is the rest of the axis;
-            ``"chunk"``: chunks of the size of the first part, as in ``torch.split``. The size at export keeps
-            its lengths. None leaves such splits unchanged.
-        partial: whether to return the model even if errors are left; the report lists them.
+            ``"chunk"``: chunks of the size of the first part, as in ``torch.split``. For the size at export,
+            the lengths stay the same. None leaves such splits unchanged.
+        partial: whether to return the model even if errors are left. The report lists them.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
         keep_data: whether to keep the external data of an ONNX model at a path in its files. The fixed model

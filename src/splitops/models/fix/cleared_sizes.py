@@ -28,11 +28,11 @@ _CLEARED: Final = "splitops.cleared"
 
 
 def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
-    """Reduce the declared shapes of all values that depend on a split to their rank."""
+    """Replace the sizes in the declared shapes of all values that depend on a split by unknown ones."""
     functions = index_functions(model)
     dependents: set[ir.Value] = set(node.outputs)
     count = 0
-    while len(dependents) > count:  # repeat until nothing is added: a loop reads its own outputs
+    while len(dependents) > count:  # repeat until nothing is added, since a loop reads its own outputs
         count = len(dependents)
         for _, owner in iter_owners(model):
             _grow(owner, dependents, functions)
@@ -41,7 +41,7 @@ def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
 
 
 def _grow(graph: AnyGraph, dependents: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
-    """Add the values that depend on ``dependents``. Return whether the graph has any."""
+    """Add the values of a graph that depend on ``dependents``. Return whether it has any."""
     found = False
     for node in graph:
         reached = any(value in dependents for value in node.inputs)
@@ -59,7 +59,7 @@ def _grow(graph: AnyGraph, dependents: set[ir.Value], functions: Mapping[Functio
 
 
 def _list_parameters(graph: ir.Graph) -> list[ir.Value]:
-    """Return the inputs of the body of a layer."""
+    """Return the inputs of a graph of OpenVINO IR, such as the body of a loop."""
     return [node.outputs[0] for node in graph if type(node) is LayerNode and node.op_type == "Parameter"]
 
 

@@ -1,4 +1,4 @@
-"""Correct declared types and shapes that contradict the inferred ones of splits."""
+"""Correct declared types and shapes of a model that contradict the inferred ones."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Repair = tuple[SplitNode, str, Reason]
 
 
 class Declarations:
-    """Corrects the declarations of the outputs of splits and of the nodes that replace them."""
+    """Corrects wrong declared types and shapes, if an output of a split or of its replacement has one."""
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
         self._parts: dict[tuple[str | None, str | None], SplitNode] = {}
-        """The outputs of all splits seen, by the path of their graph and their name."""
+        """All splits seen, by the path of the graph and the name of each of their outputs."""
 
     def repair(self, walked: Walked) -> None:
-        """Correct the declared outputs of splits, and all values after them with a wrong declaration.
+        """Correct all wrong declarations of a model except for its inputs, if an output of a split has one.
 
-        A wrong declaration of a part usually makes the declarations after it wrong, too.
+        A wrong declaration of a part usually makes later declarations wrong, too.
         """
         wrong = [*find_contradictions(walked), *self._find_replaced(walked.found)]
         for split_node in walked.splits:
@@ -46,7 +46,7 @@ class Declarations:
         ]
 
     def _find_replaced(self, found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
-        """Yield contradictions of values that were outputs of a split before another node replaced it."""
+        """Yield the contradictions of values that were outputs of a split before other nodes replaced it."""
         for value in found.values if self._parts else ():
             split_node, maker = self._parts.get((found.paths.get(value), value.name)), value.producer()
             if split_node is None or maker is None or is_split(maker):
@@ -72,7 +72,7 @@ def _declare(wrong: Iterable[Contradiction]) -> None:
 
 
 def _declare_value(one: Contradiction) -> None:
-    """Correct the declaration of an ONNX value, and keep declared sizes that are not wrong."""
+    """Correct the declaration of an ONNX value, but keep declared sizes that are not wrong."""
     found, before, value = one.found, one.declared, one.value
     if isinstance(found, AbstractSequence):
         shape, kind = found.element.shape, found.element.type

@@ -1,4 +1,4 @@
-"""The fix driver: rewrite split nodes that meet a limit, in passes, until none does or can be rewritten."""
+"""The fix driver: rewrite splits that break a rule or meet a limit, pass by pass, until nothing changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROUNDS: Final = 8
 """Maximum number of passes: a rewrite may create a Split that must be rewritten again."""
 
 ValueName = tuple[str | None, str]
-"""A value by the path of its graph and its name."""
+"""The path of the graph of a value, and the name of the value."""
 
 
 class NotApplicableError(Exception):
@@ -65,10 +65,10 @@ class ModelSnapshot:
     """The facts about the model that conditions of limits need."""
     writer: RewriteWriter
     get_kept_values: Callable[[ir.Node, str | None], Mapping[ValueName, AbstractValue]]
-    """Returns the abstract values that a rewrite must keep, from a node and the path of its graph."""
+    """Returns the abstract values that a rewrite must keep. Arguments: a node, and the path of its graph."""
     get_values: Callable[[], Mapping[ValueName, AbstractValue]]
     describe_baked: Callable[[SplitNode], str | None] | None = None
-    """Returns the message for baked lengths, if the user has chosen how to open them."""
+    """Returns a message if a split has constant lengths on a dynamic axis. None if they are to be kept."""
 
 
 @dataclass(eq=False)
@@ -100,7 +100,10 @@ def fix_splits(
     *,
     repair: bool = True,
 ) -> tuple[tuple[SplitReport, ...], ModelSnapshot]:
-    """Rewrite splits that meet a limit or, with ``repair``, break a rule. Returns reports and last model."""
+    """Rewrite splits that meet a limit or, with ``repair``, break a rule.
+
+    Return the reports of the splits and the last snapshot.
+    """
     rounds = _FixDriver(targets, unbind, repair)
     for _ in range(_ROUNDS):
         last = look()
@@ -122,10 +125,10 @@ class _FixDriver:
         self._of_data: dict[ir.Value | None, _Record] = {}
         """The records of rewritten split nodes by their data, which the new nodes split."""
         self._of_tree: set[ir.Node] = set()
-        """Splits that replace one split together."""
+        """New splits, several of which together replace one split."""
         self._cured: set[tuple[_Record, Quirk]] = set()
         self._promised: dict[ValueName, tuple[_Record, AbstractValue]] = {}
-        """The abstract outputs of the split nodes that the last pass has rewritten, before the rewrite."""
+        """The records of split nodes that the last pass has rewritten, with their former abstract outputs."""
 
     def run_pass(self, now: ModelSnapshot) -> bool:
         """Run one pass. Return whether anything was rewritten."""
@@ -173,7 +176,7 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark splits that still meet a limit as unfixable: each fix for a runtime meets another's limit."""
+        """Mark splits that still have issues as unfixable: the fix for one runtime meets another's limit."""
         for node, calls in now.calls.items():
             record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)
@@ -181,7 +184,7 @@ class _FixDriver:
                 record.left = tuple(issue.reason for issue in found)
 
     def _find_issues(self, calls: Sequence[SplitNode], now: ModelSnapshot, record: _Record) -> list[Issue]:
-        """Return the issues of a split. Record those that no rewrite avoids for some inputs as possible."""
+        """Return the issues of a split to fix. Uncertain ones without a rewrite are recorded as possible."""
         found = find_issues(
             calls, now.context, self.targets, self.unbind, repair=self.repair, to_open=now.describe_baked
         )
@@ -189,7 +192,7 @@ class _FixDriver:
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _check_outputs(self, now: ModelSnapshot) -> None:
-        """Check that rewritten outputs have the same inferred types and shapes as before."""
+        """Check that the inferred types and shapes of rewritten outputs do not contradict those before."""
         found = now.get_values() if self._promised else {}
         for name, (record, before) in self._promised.items():
             after = found.get(name)
@@ -215,7 +218,7 @@ class _FixDriver:
         issues: Sequence[Issue],
         now: ModelSnapshot,
     ) -> bool:
-        """Apply the first rewrite that is possible for the first issue of a split node."""
+        """Apply the first possible rewrite for the first issue. Return whether another pass must run."""
         first, data = issues[0], node.inputs[0] if node.inputs else None
         before = now.get_kept_values(node, split_node.where.graph)
         against: list[str] = []
@@ -225,7 +228,7 @@ class _FixDriver:
             except NotApplicableError as error:
                 against.append(str(error))
                 continue
-            # A choice of the user may change the outputs, and those of an invalid split are not inferred.
+            # A choice of the user may change the outputs. Those of an invalid split are not inferred.
             if rewrite not in CHOICES and split_node.error is None:
                 self._promised |= {name: (record, known) for name, known in before.items()}
             record.met |= {issue.reason.code: issue.reason for issue in issues}
@@ -246,7 +249,7 @@ class _FixDriver:
 
 
 def _may_agree(before: AbstractValue, now: AbstractValue) -> bool:
-    """Return whether two abstract values of the same value may both be true."""
+    """Return whether two abstract values may describe the same value."""
     if isinstance(before, AbstractSequence) and isinstance(now, AbstractSequence):
         if before.length == 0:
             return before.element.type is now.element.type

@@ -1,4 +1,4 @@
-"""Convert functions to the opset of their model if theirs selects another version of a split."""
+"""Convert functions to the opset of their model if their own opset selects another version of a split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Place = tuple[str | None, str | None]
 
 
 class ConvertedFunctions:
-    """An editable copy of a model. Functions that select another version of a split have the model's opset.
+    """An editable copy of a model, in which functions with other versions of splits have the model's opset.
 
     A function with a node that cannot be converted is unchanged.
     """
@@ -54,7 +54,7 @@ class ConvertedFunctions:
             stuck |= again
 
     def add_reasons(self, splits: Iterable[SplitReport]) -> tuple[SplitReport, ...]:
-        """Add to the reports of splits that their functions were converted, or could not be."""
+        """Add to the reports of splits whether their functions were converted."""
         return tuple(map(self._add_reason, splits))
 
     def _add_reason(self, split: SplitReport) -> SplitReport:

@@ -1,4 +1,4 @@
-"""Find the limits of runtimes that a split meets, and the rewrites that avoid them."""
+"""Find the rules that a split breaks, the limits of runtimes that it meets, and the rewrites that help."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())
 
 
 class Issue(NamedTuple):
-    """A broken rule or met limit of a split node, and the rewrites that avoid it, in order of preference."""
+    """A rule that a split breaks or a limit that it meets, and its rewrites in order of preference."""
 
     reason: Reason
     rewrites: tuple[Fix, ...]
     certain: bool = True
-    """Whether it is met in every run, not only for some inputs."""
+    """Whether every run has the issue, not only runs with some inputs."""
 
     @property
     def rewrite_order(self) -> int:
@@ -36,7 +36,7 @@ class Issue(NamedTuple):
 
     @property
     def needs_user_choice(self) -> bool:
-        """Whether the user has to choose the meaning of the split node."""
+        """Whether the user has to choose how the split is rewritten."""
         return len(self.rewrites) == 1 and self.rewrites[0] in CHOICES
 
 
@@ -52,7 +52,7 @@ def find_issues(
     """Return the issues of a split node over all of its calls, in the order in which to fix them.
 
     Issues without a rewrite come first, then those that need a choice of the user, then the others, the
-    largest rewrite first. ``to_open`` returns the message for baked lengths, if the user opens them.
+    largest rewrite first. ``to_open`` returns a message for splits whose constant lengths are replaced.
     """
     issues: dict[str, Issue] = {}
     for split_node in split_nodes:
@@ -70,7 +70,7 @@ def find_issues(
 
 
 def find_max_outputs(targets: Iterable[Target]) -> int | None:
-    """Return the maximum number of outputs of a Split for all targets, or None if there is no limit."""
+    """Return the maximum number of outputs of a Split that all targets support, or None if there is none."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 
@@ -105,7 +105,7 @@ def _iter_issues(
 
 
 def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target]) -> str:
-    """Return a hint if a limit in a user's file has no rewrites, else an empty string."""
+    """Return a hint if a limit in a user's file has no rewrites, otherwise an empty string."""
     file = next((target.file for target in targets if target.name == limit.runtime), "")
     if limit.rewrites or not file:
         return ""
@@ -121,7 +121,7 @@ def _format_error(error: Exception) -> str:
 
 
 def parse_unbind(unbind: str | Unbind | None) -> Unbind | None:
-    """Parse the meaning of an ambiguous unbind."""
+    """Parse the argument ``unbind`` of a fix. Raise ModelError for an unknown value."""
     if unbind is None:
         return None
     try:

@@ -42,7 +42,7 @@ def fix_model(
     *,
     keep_data: bool = False,
 ) -> FixReport:
-    """Fix a model for ``targets``. Unfixable splits are unchanged and reported."""
+    """Fix a model for ``targets``, and report all splits, including those that cannot be fixed."""
     for target in targets if model.is_openvino else ():
         if "openvino" not in target.formats:
             problem = f"{target.name} does not read OpenVINO IR: convert the model to ONNX"
@@ -72,7 +72,7 @@ def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tu
     reports = list(splits)
     for split_node, after, reason in repairs:
         at = next((at for at, one in enumerate(reports) if one.where == split_node.where), None)
-        if at is None:  # the split was made by a rewrite
+        if at is None:  # a rewrite added the split
             reports.append(
                 SplitReport(split_node.where, FixStatus.REWRITTEN, str(split_node), after, (reason,))
             )
@@ -89,7 +89,7 @@ def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tu
 
 
 def _add_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[SplitReport, ...]:
-    """Add remaining baked lengths to the reports, as possible reasons."""
+    """Add the warnings about constant lengths on dynamic axes to the reports of their splits, as possible."""
     warnings = {(one.where.graph, one.where.node): one for one in found}
     return tuple(
         split
@@ -103,7 +103,7 @@ def _add_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple
 
 
 def _drop_reported(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that are not a reason of an unfixable split."""
+    """Return the findings that are not the reason of an unfixable split."""
     named = {
         (reason.code, split.where.graph, split.where.node)
         for split in splits
@@ -127,7 +127,7 @@ def fix_nodes(
     ``repair`` also repairs broken rules. ``on_look`` is called with the inferred model before each pass.
 
     Returns:
-        The fixed nodes, the reports of the splits, and the last snapshot.
+        The fixed copy, the reports of the splits, and the last snapshot.
     """
     functions = ConvertedFunctions(model)
     edited = functions.edited
@@ -144,14 +144,14 @@ def take_snapshot(
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
 ) -> ModelSnapshot:
-    """Infer a model and return the snapshot for one pass. Annotates values with types and shapes."""
+    """Infer a model, annotate its values with types and shapes, and return the snapshot for one pass."""
     limit = find_max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 
     def on_split(split_node: SplitNode) -> None:
         calls.setdefault(split_node.node, []).append(split_node)
 
-    # Forward inference: the size that a split implies for its own input may be wrong before it has run.
+    # Forward inference: a size that a split implies for its own input may be wrong until the split has run.
     sizes = None if opening is None else baked.OpenSizes.from_model(model)
     found = ForwardInterpreter(model, where, on_split, given=None if sizes is None else sizes.given).run()
     if on_look is not None:

@@ -1,4 +1,4 @@
-"""Rewrite sequences with a dynamic number of parts to element types that onnxruntime supports."""
+"""Rewrite sequences with a dynamic number of parts to use element types that onnxruntime supports."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _CARRIERS: Final = {
     "uint64": "int64",  # Cast keeps the 64 bits in both directions
     "bfloat16": "float32",
 }
-"""Wider element types that onnxruntime supports in sequences."""
+"""Element types that onnxruntime supports in sequences, by the type that they can hold without loss."""
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Split data that is cast to a wider type, cast back the elements that are read, and return the type.
+    """Cast the data to a type of :data:`_CARRIERS`, and each part that is read to its own type again.
+
+    Return the type of the sequence.
 
     Raises:
-        NotApplicableError: there is no such type, or the whole sequence is read.
+        NotApplicableError: there is no such type, or other nodes or the caller read the sequence.
     """
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else find_type(data)

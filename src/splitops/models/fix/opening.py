@@ -1,4 +1,4 @@
-"""Parse and apply the user's choice of how baked lengths follow the size of a dynamic axis."""
+"""Parse and apply the user's choice of how constant lengths follow the size of a dynamic axis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REST: Final = re.compile(r"rest=(-?[0-9]{1,9})")
 
 
 class OpenRule(StrEnum):
-    """Rules by which lengths follow the size of the axis."""
+    """Rules by which the lengths follow the size of the axis."""
 
     EVEN = "even"
     """All parts have the same size."""
@@ -40,7 +40,7 @@ class Opening:
     index: int = 0
 
     def make_division(self, lengths: tuple[int, ...]) -> Division:
-        """Return the division for all sizes that gives ``lengths`` at the size at export.
+        """Return a division for all sizes that results in ``lengths`` for the size at export.
 
         With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.
 
@@ -71,7 +71,7 @@ class Opening:
 
 
 def parse_opening(text: str | None) -> Opening | None:
-    """Parse a value of ``--open``.
+    """Parse a value of ``--open``, or return None if there is none.
 
     Raises:
         ModelError: the value is invalid.

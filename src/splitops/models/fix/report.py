@@ -1,4 +1,4 @@
-"""Reports of a fix: the result for each split of a model."""
+"""Reports of a fix, with the result for each split of a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FixStatus(StrEnum):
 
 
 class Unbind(StrEnum):
-    """Meanings of chunks of 1 with keepdims = 0."""
+    """Interpretations of SplitToSequence with chunks of 1 and keepdims = 0."""
 
     AS_WRITTEN = "as-written"
     """The parts keep the axis, as specified."""
@@ -64,9 +64,9 @@ class SplitReport:
         status: result of the fix.
         before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
         after: its description in the fixed model.
-        reasons: the limits that it met; for an unfixable split, those that are left.
+        reasons: the limits that it met and the rules that it broke; for an unfixable split, those left.
         cost: additional cost at run time, or empty.
-        possible: limits that it still meets for some inputs, as no rewrite avoids them.
+        possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """
 
     where: Where
@@ -79,7 +79,7 @@ class SplitReport:
 
     @property
     def code(self) -> str | None:
-        """The code of the first reason."""
+        """The code of the first reason, or None if there are no reasons."""
         return self.reasons[0].code if self.reasons else None
 
     @property
@@ -98,7 +98,7 @@ class SplitReport:
         return f"{place}{self.before} -> {self.after}{why}{cost}{left}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Convert the report to JSON values."""
+        """Convert the report to JSON-serialisable values."""
         return to_json_values(self)
 
     def __repr__(self) -> str:
@@ -112,11 +112,11 @@ class FixReport(ModelReport):
     Attributes:
         runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
             broken rules were repaired.
-        model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a path), an
+        model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the source model in order; a split in a function appears once for all calls.
         findings: the errors that :func:`splitops.check` finds in the fixed model for these runtimes, except
-            those of the unfixable splits.
+            the reasons of the unfixable splits.
         untested: the targets that were not tested: their limits are only documented.
         keeps_data: whether the model refers to external data of the source, which :meth:`save` keeps.
     """

@@ -1,4 +1,4 @@
-"""Suggest a fix for the findings of a check."""
+"""Suggest a fix for the findings of a check, by trying it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class Suggestion(NamedTuple):
 def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
-    """Try to fix a model for ``targets``, or for all runtimes whose met limits can be fixed."""
+    """Try to fix a model for ``targets``, and return what that achieves.
+
+    Without targets, the fix is for the runtimes in ``findings`` that can be fixed, or the installed one.
+    """
     named = targets or load_targets(_find_fixable_runtimes(findings) or installed_runtimes(model))
     try:
         report = fix_with_report(model, named, partial=True, allow_links=allow_links)
         if not targets and report.unfixable:
-            # A runtime without a correct rewrite must not prevent the fixes for the others.
+            # A runtime without a correct rewrite must not prevent the fixes for other runtimes.
             blamed = {reason.code.partition(".")[0] for split in report.unfixable for reason in split.reasons}
             rest = [target for target in named if target.name not in blamed]
             named = load_targets(rest or installed_runtimes(model))
@@ -48,7 +51,7 @@ def suggest(
 
 
 def _find_fixable_runtimes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the runtimes for which every met limit has a rewrite."""
+    """Return the runtimes for which every limit in ``findings`` has a fix."""
     with_forms = {limit.code for target in select_targets(()) for limit in target.limits if limit.is_fixable}
     found: dict[str, bool] = {}
     for finding in findings:

@@ -50,9 +50,9 @@ from splitops.spec.sizes.rules import SizeRule
 _Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
 _ANY_SIZE: Final = 1 << 62
 _BOUNDS_AS_INPUTS: Final = 10
-"""The first opset in which the bounds of Slice are inputs."""
+"""The first opset in which Slice reads its bounds from inputs."""
 _LENGTHS_AS_INPUT: Final = 13
-"""The first opset in which the lengths of Split are an input."""
+"""The first opset in which Split reads its lengths from an input."""
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _POSITIONS: Final = "positions of each part, 8 bytes an entry of the axis"
@@ -62,7 +62,7 @@ _NAMED_PORTS: Final = "its ports define names of model outputs"
 
 
 class FixWriter:
-    """Writes fixes into a model. Splits get at most ``max_outputs`` outputs."""
+    """Writes fixes into a model. ``max_outputs`` is the maximum of each Split in a tree of Splits."""
 
     def __init__(
         self, editor: Editor, unbind: Unbind | None, max_outputs: int | None, opening: Opening | None = None
@@ -74,7 +74,7 @@ class FixWriter:
 
     def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
-        # The facts of all calls: the argument has those of the first call.
+        # This has the facts of all calls. The argument has only those of the first call.
         split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and rewrite in _OF_ONNX:
             raise NotApplicableError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
@@ -192,7 +192,7 @@ class FixWriter:
         return RewriteResult(f"{self._describe(node)}, as PyTorch means it")
 
     def _write_open(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Compute the lengths from the size of the axis, as ``--open`` chooses."""
+        """Replace constant lengths by lengths that follow the size of the axis, as ``--open`` chooses."""
         op_schema, lengths, count = split_node.schema, find_baked_lengths(split_node), len(node.outputs)
         if self.opening is None or (lengths is None and op_schema.domain):
             raise NotApplicableError("choose with --open how the lengths follow the size of the axis")
@@ -232,7 +232,7 @@ class FixWriter:
         return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the first way of a kind that sets the lengths of a split, or None."""
+        """Return the first way of a kind to write a split with its lengths, or None if there is none."""
         for way in iter_ways(
             split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
         ):
@@ -242,10 +242,10 @@ class FixWriter:
         return None
 
     def _get_facts(self, node: ir.Node) -> SplitFacts:
-        """Return the facts of a split whose outputs can be replaced.
+        """Return the static facts of a split whose outputs can be replaced.
 
         Raises:
-            NotApplicableError: its sizes are unknown, or its outputs are fixed.
+            NotApplicableError: its sizes are unknown, or its outputs must not be replaced.
         """
         facts = self.editor.read_split_facts(node)
         if facts is None or facts.sizes is None or len(facts.sizes) != len(node.outputs):
@@ -270,7 +270,7 @@ class FixWriter:
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
 
     def _write_intended(self, node: ir.Node, split_node: SplitNode, intended: SplitNode) -> RewriteResult:
-        """Write the intended axis and lengths as the version of the split requires."""
+        """Write the intended axis and lengths in the form that the version of the split requires."""
         builder = self.editor.make_builder(node)
         if not isinstance(builder, OnnxOpBuilder):
             inputs = list(node.inputs)
@@ -352,7 +352,7 @@ class FixWriter:
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
 
     def _write_positions(self, node: ir.Node, split_node: SplitNode, facts: SplitFacts, kind: Kind) -> str:
-        """Write Slices or Gathers with constant positions, and describe them."""
+        """Write Slices or Gathers with constant positions, and return a description of them."""
         bounds = tuple(pairwise([0, *accumulate(facts.sizes or ())]))
         write_split(
             node,
@@ -363,7 +363,7 @@ class FixWriter:
         return f"{kind.title()[:-1]} x {len(bounds)}(axis={facts.axis})"
 
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
-        """Write Slices with a second, whole axis, so that onnxruntime does not fuse them.
+        """Write Slices that also select a second axis whole, so that onnxruntime does not fuse them.
 
         GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
         interprets an end of 2^31 - 1 as the end of the axis.
@@ -436,7 +436,7 @@ class FixWriter:
         return RewriteResult(self.editor.changes[-1].after)
 
     def _write_empty_tensor(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Replace Transposes of empty parts by empty tensors."""
+        """Replace the Transposes of empty parts by empty tensors."""
         parts = zip(node.outputs, (split_node.inference and split_node.inference.parts) or (), strict=False)
         empty = [part for part, shape in parts if shape is not None and 0 in shape]
         readers = [(part, use.node) for part in empty for use in list(part.uses())]
@@ -450,7 +450,7 @@ class FixWriter:
 
 
 def _find_axis_size(split_node: SplitNode) -> Dim | None:
-    """Return the inferred size of the axis, possibly from the lengths, or None."""
+    """Return the inferred size of the axis, possibly implied by the lengths, or None if it is unknown."""
     binding, shape = split_node.binding, None if split_node.inference is None else split_node.inference.data
     return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 

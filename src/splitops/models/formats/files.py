@@ -29,17 +29,17 @@ class ModelReport:
         """Write the model atomically.
 
         Raises:
-            SplitError: there is no model, the file name ends as in the other format, the file cannot be
-                written, or data that should be kept is in another folder.
+            SplitError: there is no model, the extension is that of the other format, the file cannot be
+                written, or the model keeps its external data and ``path`` is in another folder.
         """
         save(self, path)
 
 
 def is_openvino(model: Any) -> bool:
-    """Return True for OpenVINO IR and False for ONNX. For a path, its ending decides.
+    """Return True for OpenVINO IR and False for ONNX. A path is judged by its extension.
 
     Raises:
-        ModelError: the path ends neither in ``.onnx`` nor in ``.xml``.
+        ModelError: the extension of the path is neither ``.onnx`` nor ``.xml``.
     """
     if not isinstance(model, str | os.PathLike):
         from splitops.models.formats.openvino import OpenVINOModel
@@ -66,7 +66,8 @@ def load(path: str | os.PathLike[str], *, allow_links: bool = False) -> Any:
         ``.bin`` open and reads each constant when it is needed.
 
     Raises:
-        ModelError: the file is missing, truncated, malformed or unsafe, or has another ending.
+        ModelError: the file is missing, truncated, malformed or unsafe, or its extension is neither ``.onnx``
+            nor ``.xml``.
 
     Examples:
         >>> import splitops
@@ -97,14 +98,14 @@ def save(
             ``model``: the result of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
             :func:`splitops.fix_with_report` or :func:`splitops.simplify_with_report`.
         path: a ``.onnx`` file for the first two types, else an ``.xml`` file. The ``.bin`` of OpenVINO IR is
-            written to the same folder, as are the initializers of an ONNX model of more than 2 GB, into a
-            file with ``.data`` appended to the name.
+            written to the same folder. If an ONNX model exceeds 2 GB, its large initializers are written
+            there, too, to a file with ``.data`` appended to the name.
         keep_data: whether external data of an ONNX model stays in its files, which have to be in the folder
             of ``path``; see :func:`splitops.fix`.
 
     Raises:
-        ModelError: the file name ends as in the other format, the file cannot be written, or data that
-            should be kept is in another folder.
+        ModelError: the extension is that of the other format, the file cannot be written, or external data
+            that is kept is in another folder.
 
     Examples:
         >>> import onnx.parser, pathlib, splitops, tempfile

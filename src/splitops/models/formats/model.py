@@ -44,7 +44,7 @@ class CheckedModel:
     _source: ModelProto | OpenVINOModel
     _is_onnx_ir: bool = False
     _kept: Mapping[str, tuple[TensorProto, TensorProto]] = field(default_factory=dict)
-    """Tensors that refer to their external data again when the model is written: :func:`keep_external`."""
+    """Tensors that :meth:`write` replaces by references to their files; see :func:`keep_external`."""
 
     @classmethod
     def read(
@@ -52,8 +52,8 @@ class CheckedModel:
     ) -> CheckedModel:
         """Read the model at a path, or check a model in memory.
 
-        Without ``weights``, tensors of more than 32 KiB in other files are not read. With ``keep_data``, if
-        ``model`` is the path of an ONNX model, :meth:`write` returns a model that still refers to the files.
+        Without ``weights`` or with ``keep_data``, ONNX initializers of more than 32 KiB in other files are
+        not read. With ``keep_data``, :meth:`write` returns a model that still refers to these files.
         """
         where, given = make_location(model), cast("Any", model)
         if is_openvino(model):
@@ -71,7 +71,7 @@ class CheckedModel:
 
     @property
     def proto(self) -> ModelProto:
-        """The ONNX model as protobuf, for the functions of the onnx package; ModelError for OpenVINO IR."""
+        """The ONNX model as protobuf, for functions of the onnx package. ModelError for OpenVINO IR."""
         if isinstance(self._source, OpenVINOModel):
             raise ModelError("this is OpenVINO IR, not ONNX", self.where)
         return self._source
@@ -92,7 +92,7 @@ class CheckedModel:
     def write(self, edited: ir.Model, *, changed: bool = True) -> ModelInMemory:
         """Convert an ``edited`` :meth:`copy` to the type of the model that was read.
 
-        A protobuf is checked again; if nothing was ``changed``, it is a copy of the source.
+        An ONNX protobuf is checked again or, if nothing was ``changed``, copied from the source.
         """
         if isinstance(self._source, OpenVINOModel):
             return from_nodes(edited)

@@ -17,12 +17,12 @@ AnyGraph: TypeAlias = ir.Graph | ir.Function
 """A container of nodes: a graph, or the body of a function."""
 
 MIN_IR_VERSION_OF_CONSTANTS: Final = 4
-"""The first IR version in which an initializer need not be an input of its graph, too."""
+"""The first IR version in which an initializer need not also be an input of its graph."""
 
 UNREAD_ATTRIBUTES: Final = "splitops.attributes"
 """Key in the ``meta`` of a model: the attributes that onnx-ir cannot read, in protobuf, by node.
 
-They are not in the ``meta`` of nodes, because each ``meta`` that is used costs two more objects.
+They are not in the ``meta`` of each node, because a ``meta`` that is used costs two more objects.
 """
 _ALIASES: Final = {"ai.onnx": ""}
 
@@ -97,7 +97,7 @@ def has_defaults(model: ir.Model) -> bool:
 
 
 def find_unknown_opset(model: ir.Model) -> tuple[int, int] | None:
-    """Return a model's ONNX opset and the newest of the installed onnx, or None if onnx knows the opset."""
+    """Return a model's ONNX opset and the newest that onnx supports, or None if onnx supports the model's."""
     newest = onnx_opset_version()
     owners = [(owner, model if path is None else None) for path, owner in iter_owners(model)]
     opset = max(get_opset_imports(*owner).get("", 0) for owner in owners)
@@ -131,7 +131,7 @@ def iter_nodes(owner: Iterable[ir.Node], path: str | None = None) -> Iterator[tu
 def iter_located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:
     """Yield every node with the path of its graph and the ONNX opset that is imported there.
 
-    The nodes of its subgraphs follow a node.
+    Each node is followed by the nodes of its subgraphs.
     """
     for start, owner in iter_owners(model):
         opset = get_opset_imports(owner, model if start is None else None).get("", 1)
@@ -140,7 +140,7 @@ def iter_located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, i
 
 
 def iter_all_nodes(model: ir.Model) -> Iterator[ir.Node]:
-    """Yield every node of a model. The nodes of its subgraphs follow a node."""
+    """Yield every node of a model. Each node is followed by the nodes of its subgraphs."""
     for _, node, _ in iter_located_nodes(model):
         yield node
 
@@ -158,7 +158,7 @@ class FreshNames:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = {""}
-        self._counts: dict[str, int] = {}  # the last suffix of each wish, which may be common
+        self._counts: dict[str, int] = {}  # the last suffix of each wish: many nodes may share one
         for _, graph in iter_all_graphs(model):
             self._add_names(graph.inputs)
             if isinstance(graph, ir.Graph):

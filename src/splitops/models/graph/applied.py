@@ -18,7 +18,7 @@ class Applied:
         where: location of its node in the original model.
         before: description of the replaced node, for example ``"Split-13(axis=0, split=[2, 3])"``.
         after: description of the replacement.
-        reason: why both are equal.
+        reason: why both are equivalent.
     """
 
     rewrite: str
@@ -35,5 +35,5 @@ class Applied:
         return f"{place}{self.before} -> {self.after} [{self.rewrite}]: {self.reason}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as values for JSON."""
+        """Return the record as JSON-serialisable values."""
         return to_json_values(self)

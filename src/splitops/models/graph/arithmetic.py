@@ -1,6 +1,6 @@
-"""Compute lengths of splits in ONNX graphs.
+"""Add nodes to ONNX graphs that compute the lengths of splits.
 
-The size rules are written as arithmetic of 1-D int64 tensors. Tests compare the results with
+The size rules are expressed as arithmetic of 1-D int64 tensors. Tests compare the results with
 :mod:`splitops.spec.sizes.arithmetic` for every size of an interval.
 """
 
@@ -17,7 +17,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    """Compute all lengths of a division, of shape [n], from the size of the axis, of shape [1]."""
+    """Add nodes that compute the lengths of a division. ``size`` is the size of the axis, with shape [1]."""
     count, integers = division.count, builder.add_ints
     match division.rule:
         case SizeRule.CEIL:
@@ -26,7 +26,7 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
             remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
             return builder.add("Min", [remaining, chunk])
         case SizeRule.EVEN:
-            # If count does not divide the size, the lengths do not add up, which is an error, too.
+            # If count does not divide the size, the lengths do not add up, so that the Split fails.
             part = builder.add("Div", [size, integers([count])])
             return builder.add("Mul", [part, integers([1] * count)])
         case SizeRule.REMAINDER:
@@ -35,7 +35,7 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
             rest = builder.add("Sub", [size, integers([sum(given)])])
             return builder.add("Add", [integers(given), builder.add("Mul", [marks, rest])])
         case SizeRule.CHUNK:
-            # If the axis is longer than count chunks, the lengths do not add up.
+            # If the axis is longer than count chunks, the lengths do not add up, so that the Split fails.
             starts = integers([index * division.chunk for index in range(count)])
             remaining = builder.add("Max", [builder.add("Sub", [size, starts]), integers([0])])
             return builder.add("Min", [remaining, integers([division.chunk])])
@@ -46,9 +46,9 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
 
 
 def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    """Replace a -1 in lengths, if there is one, by the rest of ``size``."""
+    """Add nodes that replace a -1 in ``lengths``, if there is one, by the rest of ``size``."""
     marks = builder.add("Cast", [builder.add("Equal", [lengths, builder.add_ints([-1])])], {"to": _INT64})
-    # With one -1, the sum of the other lengths is the sum of all lengths + 1.
+    # With one -1, the sum of the other lengths is 1 more than the sum of all.
     rest = builder.add("Sub", [size, builder.add("ReduceSum", [lengths], {"keepdims": 1})])
     return builder.add("Add", [lengths, builder.add("Mul", [marks, rest])])
 
@@ -56,7 +56,7 @@ def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -
 def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Compute begin and end of the first ``parts`` of ``count`` uniform parts; they may be past the end."""
+    """Compute begin and end of the first ``parts`` of ``count`` uniform parts. They may be past the end."""
     chunk = _compute_ceil_chunk(count, size, builder)
     return list(
         pairwise(builder.add("Mul", [chunk, builder.add_ints([index])]) for index in range(parts + 1))

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def get_roles(domain: str) -> dict[str, Role]:
-    """Return the roles of the operators of a domain by operator name."""
+    """Return the :class:`Role` of each operator of a domain that has one, by operator name."""
     splits = (schema(name, domain=domain) for name in FAMILY[domain])
     found = {name: operator.role for name, operator in (BY_LAYER if domain else BY_NODE).items()}
     return {name: role for name, role in found.items() if role is not None} | {
@@ -61,8 +61,8 @@ class Rewrite(Protocol):
     """A rewrite of a graph.
 
     Attributes:
-        name: its name.
-        roots: roles of the nodes that it is called with.
+        name: name in records of changes.
+        roots: roles of the nodes on which it is called.
     """
 
     @property
@@ -110,7 +110,7 @@ class Editor(ABC):
         self._looked: dict[ir.Value | None, set[tuple[str, Any]]] = {}
         self._found: dict[Callable[[Editor], Any], Any] = {}
         self._rewrite = ""
-        self._readers: dict[ir.Value, int] = {}  # lower bounds of the consumers of constants
+        self._readers: dict[ir.Value, int] = {}  # lower bounds of the numbers of consumers of constants
         for scope, graph in self._iter_graphs():
             for node in graph:
                 self._scopes[node.graph] = scope
@@ -139,7 +139,7 @@ class Editor(ABC):
                 rewrite.rewrite(node, self)
 
     def _pop_worklist(self) -> Iterator[ir.Node]:
-        """Yield and remove the nodes of the worklist, including those that are added in between."""
+        """Yield and remove the nodes of the worklist, including those that are added during the iteration."""
         while self._queue:
             node = next(iter(self._queue))
             del self._queue[node]
@@ -179,7 +179,7 @@ class Editor(ABC):
         return False
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether a node must keep the number of its outputs: they determine names of the model."""
+        """Return whether a node must keep the number of its outputs, which determines names of the model."""
         return False
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Editor(ABC):
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the array and the element type of a constant.
 
-        None if it is not a constant, has more than ``limit`` elements, or cannot be read.
+        Return None if it is not a constant, has more than ``limit`` elements, or cannot be read.
         """
 
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
@@ -199,7 +199,7 @@ class Editor(ABC):
 
     @abstractmethod
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split a constant with a single consumer, or return None for any other value.
+        """Split a constant with a single consumer. Return None for other values, or if it is not possible.
 
         The parts have no final names before :meth:`use_split_constant`.
         """
@@ -222,14 +222,14 @@ class Editor(ABC):
         """Return a builder that inserts nodes before ``before``."""
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether the format has a Slice for this tensor."""
+        """Return whether the format has a Slice that accepts this tensor."""
         return True
 
     @abstractmethod
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a constant that replaces ``old``. It gets the name of ``old`` if the graph is the same."""
+        """Return a new constant to replace ``old`` with. It takes the name of ``old`` if possible."""
 
     # Operators of both formats
 
@@ -242,17 +242,17 @@ class Editor(ABC):
         return found if isinstance(found, int) else None
 
     def find_signed_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as it is set, maybe negative, or None if it is not constant."""
+        """Return the axis of a split as it is set, possibly negative, or None if it is not constant."""
         if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
             return self.find_axis(node) if "axis" in node.attributes else 0
         axis = find_elements(node.inputs[1]) if len(node.inputs) > 1 else None
         return None if axis is None or axis.size != 1 else int(axis.reshape(()))
 
     def get_window(self, node: ir.Node) -> Hashable:
-        """Return a key of the window of a convolution: its padding mode, strides, pads and dilations.
+        """Return a key for the window of a convolution: its padding mode, strides, pads and dilations.
 
-        Default values and absent ones have the same key. A node with references to attributes equals only
-        itself.
+        Default values and absent ones have the same key. The key of a node with references to attributes is
+        the node itself.
         """
         usual = {"strides": 1, "pads": 0, "pads_begin": 0, "pads_end": 0, "dilations": 1}
         try:
@@ -268,8 +268,8 @@ class Editor(ABC):
     def find_weight_axes(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Return the axis of each constant input that must be split to split the output along ``axis``.
 
-        All parts share the other inputs. None if the node is not a matrix product, a sum or a convolution
-        with one group, or if such an input is not a constant.
+        All parts share the other inputs. Return None if such an input is not a constant, if ``axis`` is not
+        a suitable one, or if the node is not a matrix product, a sum or a convolution with one group.
         """
         shapes = [None if value is None else find_shape(value) for value in node.inputs]
         axes: dict[int, int] | None = None
@@ -296,10 +296,10 @@ class Editor(ABC):
 
     @abstractmethod
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return the spelling of the operator of a node and its attributes, or None if it is unknown."""
+        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
 
     def read_operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the operands of a node by name, without its data, or None if one of them is not inferred."""
+        """Return the elements of all operands of a node but the data, by name, or None if one is unknown."""
         found = self.find_spelling(node)
         if found is None:
             return None
@@ -317,7 +317,7 @@ class Editor(ABC):
         return known if len(known) == len(arrays) else None
 
     def read_slices(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Return the slice of each axis that a Slice sets, or None if they are unknown or invalid."""
+        """Return the bounds of a Slice by axis, or None if they are unknown or invalid."""
         operands = self.read_operands(node) or {}
         if not {"starts", "ends"} <= operands.keys():
             return None
@@ -334,7 +334,7 @@ class Editor(ABC):
         return None if order is None else [int(axis) for axis in order] or list(reversed(range(rank)))
 
     def read_gather(self, node: ir.Node) -> tuple[int, npt.NDArray[Any]] | None:
-        """Return the axis and the indices of a Gather with constant indices, or None."""
+        """Return the axis and the indices of a Gather, or None if they are unknown or invalid."""
         found = self.read_operands(node) or {}
         if "indices" not in found or found["axis"].size != 1:
             return None
@@ -347,7 +347,7 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis of the bias to the axes to split; None if one of these inputs is not constant."""
+        """Add the axis of the addend to those to split. Return None if an input to split is not constant."""
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
@@ -362,7 +362,7 @@ class Editor(ABC):
         return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
-        """Return whether all inputs of a node except its data are inferred. Sizes may be symbols."""
+        """Return whether the elements of all inputs of a node except its data are known, maybe as symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
@@ -379,9 +379,9 @@ class Editor(ABC):
         return Where(self._where.model, self._scopes[node.graph].path, self._labels.get(node) or label(node))
 
     def read_split_facts(self, node: ir.Node) -> SplitFacts | None:
-        """Return the static facts of a split.
+        """Return the :class:`SplitFacts` of a split, such as its axis and part sizes.
 
-        None if the node is not a split, is invalid or ambiguous, or if too little is inferred.
+        Return None if the node is not a split, is invalid or ambiguous, or if too little is inferred.
         """
         if node not in self._facts:
             self._facts[node] = self._compute_split_facts(node)
@@ -410,12 +410,12 @@ class Editor(ABC):
         return self.describe(node)
 
     def find_concat_axis(self, node: ir.Node, rank: int) -> int | None:
-        """Return the axis of a Concat of tensors with ``rank`` axes, at least 0, or None if it is invalid."""
+        """Return the non-negative axis of a Concat of tensors of ``rank``, or None if unknown or invalid."""
         axis = self.find_axis(node)
         return axis % rank if axis is not None and -rank <= axis < rank else None
 
     def skip_identities(self, value: ir.Value) -> ir.Value:
-        """Return the value before all Identity nodes of its graph that produce ``value``."""
+        """Return the value that Identity nodes copy to ``value``, or ``value`` itself if there are none."""
         while True:
             producer = value.producer()
             if producer is None or self.find_role(producer) is not Role.IDENTITY:
@@ -426,7 +426,7 @@ class Editor(ABC):
             value = source
 
     def find_source_split(self, value: ir.Value) -> tuple[ir.Node, int] | None:
-        """Return the Split that produces a value, and the index of the part, or None."""
+        """Return the Split whose part a value is, and the index of the part, or None if there is none."""
         found = self.skip_identities(value)
         producer, index = found.producer(), found.index()
         if producer is None or index is None or self.find_role(producer) is not Role.SPLIT:
@@ -434,7 +434,7 @@ class Editor(ABC):
         return producer, index
 
     def find_sole_consumer(self, value: ir.Value) -> ir.Node | None:
-        """Return the only consumer of a value after Identity nodes, or None if there is not exactly one."""
+        """Return the only consumer of a value, past Identity nodes, or None if there is not exactly one."""
         while not value.is_graph_output():
             uses = value.uses()
             if len(uses) != 1:
@@ -450,7 +450,10 @@ class Editor(ABC):
         return self._positions.get(node)
 
     def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
-        """Return whether the current rewrite has not visited a value in ``graph`` since its last change."""
+        """Return True if the current rewrite has not visited a value in ``graph`` yet, or not since a change.
+
+        Record the visit.
+        """
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:
             return False
@@ -458,7 +461,7 @@ class Editor(ABC):
         return True
 
     def analyse_once(self, look: Callable[[Editor], T]) -> T:
-        """Return the result of an analysis of the model, which runs once."""
+        """Return the cached result of an analysis of the model, which runs only once."""
         if look not in self._found:
             self._found[look] = look(self)
         found: T = self._found[look]
@@ -497,14 +500,14 @@ class Editor(ABC):
         self.enqueue(new.producer())
 
     def take_name(self, value: ir.Value) -> str | None:
-        """Rename a value that will be unused, and return its previous name."""
+        """Rename a value that will become unused, and return its previous name."""
         name = value.name
         if name:
             value.name = self.names.make_name(f"{name}_unused")
         return name
 
     def _enqueue_consumers(self, consumer: ir.Node) -> None:
-        """Add a node with changed inputs to the worklist, with the nodes after it and its Identity nodes."""
+        """Add a node with changed inputs to the worklist. If it is an Identity, add its consumers, too."""
         pending = [consumer]
         while pending:
             node = pending.pop()
@@ -513,11 +516,11 @@ class Editor(ABC):
                 pending += [use.node for use in reversed(tuple(node.outputs[0].uses()))]
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-        """Replace the outputs of a node by ``values``, None for an unused output, and remove it."""
+        """Replace the outputs of a node by ``values``, and remove the node. An unused output may be None."""
         self.substitute_all({node: values})
 
     def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:
-        """Substitute nodes of one graph together: their outputs may have uses among these nodes only."""
+        """Substitute nodes of one graph together. Only they may use outputs that are replaced by None."""
         fresh: dict[ir.Value, ir.Value] = {}  # replaced outputs by the new values that take their names
         others: list[tuple[ir.Value, ir.Value]] = []
         for node, values in places.items():
@@ -535,7 +538,7 @@ class Editor(ABC):
             next((v.producer() for v in values if v is not None), None): node
             for node, values in places.items()
         }
-        for producer, node in producers.items():  # a node that replaces several is named like the last
+        for producer, node in producers.items():  # a node that replaces several gets the name of the last
             if producer is not None and producer not in self._positions:
                 self.name_like(producer, node)
         self.remove(*places)
@@ -554,7 +557,7 @@ class Editor(ABC):
         self._labels[made] = self._labels.get(node) or label(node)
 
     def set_inputs(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-        """Set the inputs of a node, and remove nodes that become dead."""
+        """Set the inputs of a node, and remove producers that become dead."""
         before = [value for value in node.inputs if value is not None]
         set_inputs(node, values)
         self._enqueue_consumers(node)
@@ -564,7 +567,7 @@ class Editor(ABC):
                 self.remove(producer)
 
     def remove(self, *nodes: ir.Node) -> None:
-        """Remove nodes of one graph without other consumers, and the nodes before them that become dead."""
+        """Remove nodes of one graph whose outputs nothing else uses, and producers that become dead."""
         removed: dict[ir.Node, None] = {}
         pending: list[Sequence[ir.Node]] = [nodes]
         while pending:
@@ -575,14 +578,17 @@ class Editor(ABC):
                 set_inputs(node, ())
             freed = dict.fromkeys(self._release(value) for value in inputs if value.producer() not in removed)
             pending += [(node,) for node in reversed(freed) if node is not None and not self.is_live(node)]
-        for node in removed:  # all have lost their inputs
+        for node in removed:  # their inputs have been removed
             self._queue.pop(node, None)
             self._facts.pop(node, None)
             if node.graph is not None:
                 remove_node(node)
 
     def _release(self, value: ir.Value) -> ir.Node | None:
-        """Drop a use of a value. Remove an unused initializer; return the producer of an unused value."""
+        """Enqueue the producer of a value that lost a use. Return it if the value is now unused, else None.
+
+        An unused initializer is removed.
+        """
         producer = value.producer()
         self.enqueue(producer)
         if value.is_graph_input() or self._is_still_used(value):
@@ -596,10 +602,10 @@ class Editor(ABC):
         return None
 
     def _is_still_used(self, value: ir.Value) -> bool:
-        """Return whether a value has consumers after one of them has dropped it.
+        """Return whether a value still has consumers after it lost one.
 
         onnx-ir lists all consumers for each query, and thousands of nodes may share a constant. So the
-        consumers of a constant are counted again only when all that were counted before have dropped it.
+        consumers of a constant are counted again only after it lost as many as were counted before.
         """
         if not is_constant(value):
             return has_consumers(value)
@@ -621,7 +627,8 @@ def _is_fixed(value: ir.Value) -> bool:
 def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -> dict[int, int] | None:
     """Return the axis of the second matrix that becomes the last axis of a product, by input index.
 
-    None if ``axis`` is another axis. ``turned`` is whether the second matrix is transposed.
+    Return None if ``axis`` is not the last one, or if a shape is unknown or has less than two axes.
+    ``turned`` is whether the second matrix is transposed.
     """
     left, right = shapes
     if left is None or right is None or len(left) < 2 or len(right) < 2:
@@ -632,7 +639,7 @@ def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -
 def make_slices(
     starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], rank: int
 ) -> dict[int, slice] | None:
-    """Return the slice of each axis from the inputs of a Slice, or None if they are invalid for ``rank``."""
+    """Return the bounds of a Slice by axis, or None if its inputs are invalid for ``rank``."""
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         return None
     found = {

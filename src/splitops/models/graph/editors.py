@@ -12,5 +12,5 @@ from splitops.models.graph.openvino_editor import OpenVINOEditor
 
 
 def make_editor(nodes: ir.Model, where: Where = NOWHERE) -> Editor:
-    """Return the editor for the nodes of a model, whose values are annotated."""
+    """Return the editor for the format of a model whose values inference has annotated."""
     return OpenVINOEditor(nodes, where) if has_layers(nodes) else OnnxEditor(nodes, where)

@@ -24,21 +24,21 @@ from splitops.splitting.binding import Fact
 
 _MAX_LENGTHS: Final = 1 << 16
 CLEAR_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
-"""Broken rules that can leave the meaning of a split clear."""
+"""Rules whose violation can leave the meaning of a split clear."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
 
 
 def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
-    """Return the valid split that an invalid one can only mean; None if it is valid or ambiguous.
+    """Return the only valid split that an invalid one can mean, or None if it is valid or ambiguous.
 
-    Lengths of another integer type keep their values, and one -1 is the rest of the axis. Lengths in one row
-    of a matrix are a list. A scalar is a list if only one list fits the axis and the outputs: one length, a
-    chunk size or a number of parts.
+    An axis with one element is a scalar. Lengths of another numeric type keep their values, and one -1 is the
+    rest of the axis. Lengths in one row of a matrix are a list. A scalar is a list if only one list fits the
+    axis and the outputs: one length, a chunk size or a number of parts.
 
     Returns:
-        The split in a version that accepts these inputs, with facts of the valid lengths.
+        A copy whose schema accepts these inputs, and whose facts have the valid axis and lengths.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -78,7 +78,7 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
 
 
 def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
-    """Return a way to write an intended split as one ONNX node, or a message if there is none."""
+    """Return a :class:`Way` to write an intended split as one ONNX node, or a message if there is none."""
     for way in iter_ways(intended, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
@@ -89,7 +89,7 @@ def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
 
 
 def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return the fact of lengths as a list, or None if they are not a single row."""
+    """Return the lengths as a list, or None if they have two axes longer than 1 or are ambiguous."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given
@@ -109,7 +109,7 @@ def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, giv
 
 
 def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, ...] | None:
-    """Return the ``count`` elements of an input of any rank, or None if they are not known."""
+    """Return the ``count`` elements of an input of any rank, or None if they are unknown or too many."""
     if split_node.node is None or not isinstance(count, int) or count > _MAX_LENGTHS:
         return None
     value = split_node.node.inputs[index]
@@ -122,7 +122,7 @@ def _read_elements(split_node: SplitNode, index: int, count: Dim) -> tuple[Any, 
 
 
 def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tuple[int, ...]]:
-    """Yield the lists of lengths that a scalar can mean."""
+    """Yield the lists of lengths that a scalar can mean for this axis and these outputs."""
     data, outputs = split_node.facts[0], len(split_node.outputs)
     source, axis = (
         split_node.schema.axis,
@@ -147,7 +147,7 @@ def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tup
 
 @cache
 def _relax(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
-    """Make a version that accepts lengths of all numeric types, and one -1 with ``remainder``."""
+    """Return a copy of a schema that accepts lengths of all numeric types and, with ``remainder``, one -1."""
     least = -1 if remainder else 0
     names = {source.name for source in schema.lengths}
     attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in schema.attributes)

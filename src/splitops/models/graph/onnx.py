@@ -36,13 +36,13 @@ PLAIN: Final = frozenset(
 """Types of attributes whose values can be compared."""
 _KNOWN: Final = "splitops.known"
 _OUTPUTS: Final = "splitops.outputs"
-"""Key of the metadata of a graph: the index of each output. A stale entry is computed again."""
+"""Metadata key of the index of each output of a graph. Stale indices are computed again."""
 _MAX_CONSTANT: Final = 1 << 20
 """Default maximum number of elements of constants that are read: larger ones are not lengths."""
 
 
 def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
-    """Convert values by name to attributes. Integers are converted here, as onnx-ir is slow."""
+    """Convert values by name to attributes. Integers bypass the conversion of onnx-ir, which is slow."""
     attributes: list[ir.Attr] = []
     for name, value in values.items():
         if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
@@ -57,12 +57,12 @@ def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
 
 
 def get_abstract_value(value: ir.Value) -> AbstractValue:
-    """Return the abstract value that inference has annotated, else the declared one."""
+    """Return the abstract value that inference has annotated, or the declared one if there is none."""
     return value.meta[_KNOWN] if _KNOWN in value.meta else get_declared(value)
 
 
 def get_declared(value: ir.Value) -> AbstractValue:
-    """Return the declared type and shape of a value as an abstract value; None if there is neither."""
+    """Return the declared type and shape of a value as an abstract value, or None if there is neither."""
     if type(value) is PortValue:
         return value.port.declared_tensor
     kind, shape = value.type, value.shape
@@ -121,7 +121,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
     """Return the elements of an initializer or Constant node, or None if they are not available.
 
     They are not available if the value is computed, if callers can replace it, if it has more than ``limit``
-    elements, or if it is in another file of an unknown folder.
+    elements, or if it is stored in another file and the folder of the model is unknown.
     """
     if value.is_graph_input():
         return None
@@ -138,7 +138,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
 
 
 def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the elements that a value has in every run, constant or inferred, or None."""
+    """Return the elements that a value has in every run, or None if they depend on the run."""
     if value is None:
         return None
     array = read_constant(value, limit=limit)
@@ -171,7 +171,7 @@ def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
 
 
 def make_fact(value: ir.Value, *, read: bool) -> Fact:
-    """Return the inferred type and shape of a value. With ``read``, include known elements."""
+    """Return the inferred type and shape of a value and, with ``read``, its elements if they are known."""
     found = get_abstract_value(value)
     array = read_constant(value) if read else None
     if array is not None:
@@ -195,10 +195,10 @@ def copy_description(made: ir.Node, node: ir.Node) -> None:
 
 
 def merge_value_info(new: ir.Value, old: ir.Value) -> None:
-    """Copy the declarations and metadata of ``old`` to ``new``, and annotate both inferences."""
+    """Copy declarations and metadata of ``old`` to ``new``, and combine the inferred values of both."""
     both = meet(get_abstract_value(new), get_abstract_value(old))
     new.type = new.type if old.type is None else old.type
-    new.shape = new.shape if old.shape is None else old.shape  # the shape of a scalar is false
+    new.shape = new.shape if old.shape is None else old.shape  # the shape of a scalar is falsy
     new.metadata_props.update(old.metadata_props)
     new.meta.update(old.meta)
     annotate(new, both)
@@ -206,7 +206,7 @@ def merge_value_info(new: ir.Value, old: ir.Value) -> None:
 
 
 def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
-    """Replace all uses of values by others, including graph outputs."""
+    """Replace all uses of each key of ``replaced`` by the mapped value, including graph outputs."""
     consumers: dict[ir.Node, dict[int, ir.Value]] = {}
     for old, new in replaced.items():
         while old.is_graph_output():
@@ -230,7 +230,7 @@ def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
 
 
 def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: Iterable[int]) -> None:
-    """Set the inputs of a node, which differ from its present inputs at the positions ``changed`` only.
+    """Set the inputs of a node. They differ from its present inputs only at the positions ``changed``.
 
     onnx-ir visits all inputs for each changed one: with a Concat of 200,000 parts, it would not finish.
     """
@@ -250,7 +250,7 @@ def _set_inputs_at(node: ir.Node, values: Sequence[ir.Value | None], changed: It
 def remove_node(node: ir.Node) -> None:
     """Remove a node without inputs and consumers from its graph.
 
-    onnx-ir visits all outputs of the graph for each removed node, which may be thousands.
+    onnx-ir would visit all outputs of the graph, maybe thousands, for each removed node.
     """
     graph = node.graph
     if isinstance(graph, ir.Graph):
@@ -261,7 +261,7 @@ def remove_node(node: ir.Node) -> None:
 
 
 def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
-    """Return the position of a value in the outputs of a graph, which may be thousands."""
+    """Return the index of a value in the outputs of a graph. Indices are cached for thousands of outputs."""
     known: dict[ir.Value, int] = graph.meta.setdefault(_OUTPUTS, {})
     index = known.get(value)
     if index is None or index >= len(graph.outputs) or graph.outputs[index] is not value:

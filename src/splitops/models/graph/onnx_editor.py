@@ -52,7 +52,7 @@ def is_operator(node: ir.Node, *names: str) -> bool:
 
 
 def _has_valid_signature(node: ir.Node, opset: int) -> bool:
-    """Return whether a node has valid numbers of inputs and outputs and valid attribute types."""
+    """Return whether a node has valid numbers of inputs and outputs, and attributes of valid types."""
     version = find_version(node.op_type, opset)
     if version is None or not version.inputs.can_have(len(node.inputs)):
         return False
@@ -84,7 +84,7 @@ class OnnxEditor(Editor):
                 )
 
     def find_role(self, node: ir.Node) -> Role | None:
-        """Return the role of a node with a valid signature in rewrites, or None if it has none."""
+        """Return the role of a node in rewrites, or None if it has none or its signature is invalid."""
         role = _ROLES.get(node.op_type) if node.domain in _ONNX else None
         if role is None or node.graph is None or _has_valid_signature(node, self.get_opset(node)):
             return role
@@ -96,14 +96,14 @@ class OnnxEditor(Editor):
         return read_split_node(node, opset, where, defaults=has_defaults(self.model))
 
     def read_attribute(self, node: ir.Node, name: str) -> Any:
-        """Return the value of an attribute, or None if it is not set. Raises LookupError for a reference."""
+        """Return the value of an attribute, or None if it is not set. Raise LookupError for a reference."""
         found = node.attributes.get(name)
         if found is not None and found.is_ref():
             raise LookupError(name)
         return None if found is None else found.value
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return the spelling of the operator of a node and its attributes, or None if one is unknown."""
+        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
         found = find_node_spelling(node.op_type, self.get_opset(node)) if node.domain in _ONNX else None
         if found is None or any(attribute.is_ref() for attribute in node.attributes.values()):
             return None
@@ -119,7 +119,7 @@ class OnnxEditor(Editor):
         return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
     def _has_consumers(self, node: ir.Node) -> bool:
-        """Return whether an output of a node is used. Of thousands, the one found last is checked first."""
+        """Return whether an output of a node is used. The one that was found last is checked first."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
             if has_consumers(node.outputs[index]):
@@ -132,7 +132,7 @@ class OnnxEditor(Editor):
         return element_type.onnx_number is not None
 
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
-        """Return whether ConstantOfShape at ``node`` can create an empty tensor of ``element_type``.
+        """Return whether a ConstantOfShape at ``node`` can create an empty tensor of ``element_type``.
 
         An empty initializer or Constant is not used, as OpenVINO reads it as a scalar.
         """
@@ -140,7 +140,7 @@ class OnnxEditor(Editor):
         return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of an initializer or Constant node, or None."""
+        """Return the array and the type of an initializer or Constant node, or None if not available."""
         array = read_constant(value, limit=limit)
         if array is None:
             return None
@@ -150,7 +150,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single consumer; None for other values and for empty parts."""
+        """Split an initializer with a single consumer. Return None for other values and for empty parts."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None
@@ -176,7 +176,7 @@ class OnnxEditor(Editor):
     # Edits
 
     def make_builder(self, before: ir.Node) -> OnnxOpBuilder:
-        """Return a builder that inserts nodes before ``before``. Its constants are shared in the model."""
+        """Return a builder that inserts nodes before ``before``. It reuses equal constants."""
         return _OpBuilder(self, before)
 
     def add_constant(
@@ -189,7 +189,7 @@ class OnnxEditor(Editor):
     ) -> ir.Value:
         """Add a constant that a node can read, as an initializer of the main graph if possible.
 
-        With ``shared``, return an equal constant if there is one.
+        With ``shared``, return an equal constant that was added before, if there is one.
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function
@@ -218,9 +218,9 @@ class OnnxEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a constant that replaces ``old``. It gets the name of ``old`` if both are in the main graph.
+        """Return a new constant to replace ``old`` with. In the main graph, it takes the name of ``old``.
 
-        An empty constant is a ConstantOfShape, see :meth:`has_empty`.
+        An empty constant is the output of a ConstantOfShape, see :meth:`has_empty`.
         """
         if not array.size:
             shape = self.add_constant(np.array(array.shape, np.int64), before)
@@ -278,7 +278,7 @@ def _make_tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tenso
 
 
 def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
-    """Return the parts of a tensor, which stay in the file of external data if they are contiguous."""
+    """Split a tensor. Parts of external data stay in its file; return None if they are not contiguous."""
     element = from_onnx(tensor.dtype.value)
     if element is None:
         return None

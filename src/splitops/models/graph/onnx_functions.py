@@ -10,11 +10,14 @@ import onnx_ir as ir
 from splitops.splitting.binding import Fact
 
 Attributes: TypeAlias = Mapping[str, ir.Attr]
-"""Attributes by name. A reference to an attribute of the function is unknown."""
+"""Attributes by name. The value of a reference to an attribute of the function is unknown."""
 
 
 def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:
-    """Return the attributes of a node with references replaced by ``linked``, the call's attributes."""
+    """Return the attributes of a node with references resolved by ``linked``, the attributes of the call.
+
+    References to attributes that ``linked`` does not have are left out. If it is None, all references stay.
+    """
     declared: Attributes = node.attributes.data
     if linked is None or not any(attribute.is_ref() for attribute in declared.values()):
         return declared
@@ -27,19 +30,22 @@ def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:
 
 
 def resolve_call(node: ir.Node, function: ir.Function, linked: Attributes | None) -> Attributes:
-    """Return the attributes of a function for one call, without those that neither sets."""
+    """Return the attributes of a function for one call, except those with neither a value nor a default."""
     given = resolve_attributes(node, linked)
     found = {name: given.get(name, default) for name, default in function.attributes.items()}
     return {name: at for name, at in found.items() if at.is_ref() or at.value is not None}
 
 
 def make_references(function: ir.Function) -> Attributes:
-    """Return the attributes of a function without a known call, as references."""
+    """Return the attributes of a function as references to themselves, for inference without a call."""
     return {name: ir.RefAttr(name, name, default.type) for name, default in function.attributes.items()}
 
 
 def read_number(attribute: ir.Attr) -> Any:
-    """Return the number or numbers of an attribute, a :class:`Fact` for a reference; or raise TypeError."""
+    """Return the number or numbers in an attribute, or an empty :class:`Fact` if it is a reference.
+
+    Raise TypeError if the attribute is not numeric.
+    """
     if attribute.is_ref():
         return Fact()
     match attribute.type:

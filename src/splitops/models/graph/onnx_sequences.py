@@ -23,7 +23,7 @@ def find_consumers(sequence: ir.Value) -> list[ir.Node]:
 
 
 def find_position(reader: ir.Node) -> int | None:
-    """Return the constant position of a SequenceAt, or None for computed positions and other nodes."""
+    """Return the position of a SequenceAt, or None if it is not constant or the node is another operator."""
     if not is_operator(reader, "SequenceAt") or len(reader.inputs) < 2:
         return None
     array = find_elements(reader.inputs[1])
@@ -39,7 +39,7 @@ def read_new_axis(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Replace a consumer of a sequence by one of its elements, their number, or their concatenation."""
+    """Replace a SequenceAt, SequenceLength or ConcatFromSequence that reads the sequence ``elements``."""
     if is_operator(reader, "SequenceAt"):
         position = find_position(reader)
         assert position is not None
@@ -57,13 +57,14 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace each SequenceAt at a constant position by a Slice of the data. Return the number of consumers.
+    """Replace a SplitToSequence by a Slice for each SequenceAt. Return the number of its consumers.
 
-    SequenceLength becomes the number of parts. A position outside of the sequence returns an empty part
-    instead of an error.
+    SequenceLength becomes the number of parts. With a chunk size, a position outside of the sequence returns
+    an empty part instead of an error.
 
     Raises:
-        ModelError: the sequence has other consumers; nothing has changed.
+        ModelError: the sequence has other consumers or is ambiguous, or the axis or the rank of the lengths
+            is unknown. The model is unchanged.
     """
     if split_node.may_be_unbind:
         raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
@@ -90,7 +91,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
 
 
 class _Parts:
-    """Computes number and bounds of the parts of a SplitToSequence in the graph, as values of shape [1]."""
+    """Adds nodes that compute the number and the bounds of the parts of a SplitToSequence, with shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -125,7 +126,7 @@ class _Parts:
         return builder.add("Div", [builder.add("Add", [last, chunk]), chunk], hint="number")
 
     def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
-        """Return begin and end of the part with index ``at``."""
+        """Return begin and end of the part with index ``at``, which may be negative."""
         builder = self.builder
         if self._is_list:
             lengths = self._cast_lengths()
@@ -144,9 +145,9 @@ class _Parts:
         return self._clamp(begin), self._clamp(builder.add("Add", [begin, chunk]))
 
     def _compute_position(self, at: int) -> ir.Value:
-        """Return the non-negative position of a length, as older opsets require.
+        """Return the non-negative index of a length, because older opsets do not accept negative ones.
 
-        A position before the first length becomes one past the last, so that a Gather of it fails, too.
+        An index before the first length becomes the one past the last, so that a Gather fails there, too.
         """
         builder = self.builder
         if at >= 0:

@@ -1,4 +1,4 @@
-"""Build nodes from operands, with the spelling of each operator in the dialect."""
+"""Build nodes from operands, which a :class:`Spelling` maps to the inputs and attributes of a dialect."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from splitops.spec.sizes.dims import Dim, Shape
 
 
 def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | None]) -> None:
-    """Store for a value the inferred type and shape of ``data``, with ``sizes``. None removes an axis."""
+    """Annotate a value like ``data``, with new ``sizes`` of some axes. A size of None removes an axis."""
     found = get_abstract_value(data)
     if isinstance(found, AbstractTensor):
         annotate(value, AbstractTensor(found.type, replace_sizes(data, sizes)))
 
 
 def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of ``data`` with other sizes of some axes, or None. None removes an axis."""
+    """Return the shape of ``data`` with new ``sizes``, or None if unknown. A size of None removes an axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
         return None
@@ -54,7 +54,7 @@ def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | No
 
 
 class OpBuilder(ABC):
-    """Adds nodes of an opset of one dialect."""
+    """Adds nodes of one opset, in ONNX or OpenVINO."""
 
     domain: ClassVar[str]
 
@@ -71,11 +71,11 @@ class OpBuilder(ABC):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a node and return its outputs, whose names contain ``hint``."""
+        """Add a node, and return its outputs. In ONNX, their names contain ``hint``."""
 
     @abstractmethod
     def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        """Add a constant."""
+        """Add a constant, and return its value."""
 
     @abstractmethod
     def repeat(
@@ -85,11 +85,11 @@ class OpBuilder(ABC):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node with one output like ``node``, with other inputs, shape and some other attributes."""
+        """Add a copy of a node with other inputs and with ``changed`` attributes. Return its only output."""
 
     @abstractmethod
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Replace the outputs of a node by ``outputs``, None for an unused one, and remove it."""
+        """Replace the outputs of a node by ``outputs``, and remove the node. An unused output may be None."""
 
     def add(
         self,
@@ -105,7 +105,7 @@ class OpBuilder(ABC):
     def annotate_outputs(
         self, outputs: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
-        """Store the inferred element type and shapes of the outputs of a node, and return the outputs."""
+        """Annotate the outputs of a node with an element type and their shapes, and return the outputs."""
         for value, shape in zip(outputs, shapes, strict=True):
             annotate(value, AbstractTensor(kind, shape))
         return outputs
@@ -114,17 +114,17 @@ class OpBuilder(ABC):
 
     @abstractmethod
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return the spelling of an operator."""
+        """Return the :class:`Spelling` of an operator: its name, inputs and attributes in this opset."""
 
     @property
     def schemas(self) -> list[OperatorSchema]:
-        """The versions of split operators that return parts as outputs."""
+        """The split operators of the opset whose outputs are the parts, not a sequence of them."""
         return [schema for schema in versions(self.domain, self.opset) if not schema.gives_sequence]
 
     def write(self, operator: Operator, **operands: Any) -> ir.Value:
-        """Add a node by its operands, and annotate its output with the inferred type and shape.
+        """Add a node from its operands, and return its output, annotated with the inferred type and shape.
 
-        Operands are values, lists of values, or numbers. None is an absent operand.
+        An operand is a value, a list of values, or numbers. None is an absent operand.
         """
         spelling = self.get_spelling(operator)
         inputs, attributes = spelling.write(
@@ -135,7 +135,7 @@ class OpBuilder(ABC):
         return self.annotate_outputs(outputs, inferred.type, inferred.shape)[0]
 
     def slice(self, data: ir.Value, bounds: Mapping[int, slice]) -> ir.Value:
-        """Add a Slice of the axes in ``bounds``. Before opset 10, all steps must be 1."""
+        """Add a Slice of the axes in ``bounds``. Before ONNX opset 10, all steps must be 1."""
         starts, ends, steps = zip(*((one.start, one.stop, one.step) for one in bounds.values()), strict=True)
         needs_steps = self.domain or set(steps) != {1}
         return self.write(
@@ -148,7 +148,7 @@ class OpBuilder(ABC):
         )
 
     def gather(self, data: ir.Value, positions: Sequence[int], axis: int) -> ir.Value:
-        """Add a Gather of ``positions`` of an axis."""
+        """Add a Gather of ``positions`` along an axis."""
         return self.write(GATHER, data=data, indices=positions, axis=axis)
 
     def concatenate(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
@@ -156,7 +156,7 @@ class OpBuilder(ABC):
         return self.write(CONCAT, values=list(values), axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
-        """Add a Reshape by ``pattern`` (0 keeps an axis, -1 is inferred), and annotate ``shape``."""
+        """Add a Reshape to ``pattern`` (0 copies a size, -1 infers it), and annotate it with ``shape``."""
         made = self.write(RESHAPE, data=value, shape=pattern, copies_zero=True)
         return self.annotate_outputs([made], find_type(value), shape)[0]
 
@@ -174,14 +174,14 @@ class OpBuilder(ABC):
         return self.write(UNSQUEEZE, data=value, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split with the shortest lengths that the opset allows. ``sizes`` must add up to ``size``."""
+        """Add a split by a number of parts or, if needed, by lengths. ``sizes`` must add up to ``size``."""
         schema, division = find_shortest(self.schemas, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 
     def split_as(
         self, schema: OperatorSchema, division: Division, data: ir.Value, axis: int, sizes: Sequence[Dim]
     ) -> list[ir.Value]:
-        """Add a split of a given version by a division."""
+        """Add a split in the version ``schema``, and return its parts, annotated with ``sizes``."""
         attributes, inputs = make_operands(schema, axis, division, data, self.add_constant)
         made = [value for value in inputs if value is not None]
         parts = self.add_node(schema.name, made, attributes, outputs=len(sizes))
@@ -193,7 +193,7 @@ class OpBuilder(ABC):
 def _infer_values(
     operator: Operator, spelling: Spelling, operands: Mapping[str, Any], *, of_layer: bool
 ) -> AbstractTensor:
-    """Infer the output of a node from its operands: values, lists of values, and numbers."""
+    """Infer the output of a node from operands as in :meth:`OpBuilder.write`."""
     abstract: dict[str, Any] = dict(spelling.fixed)
     for name, value in operands.items():
         if isinstance(value, ir.Value):
@@ -230,7 +230,7 @@ class OnnxOpBuilder(OpBuilder):
         self._base = base
 
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return the spelling of an operator in the opset."""
+        """Return the newest :class:`Spelling` of an operator that the opset has."""
         return next(spelling for spelling in operator.onnx if spelling.since <= self.opset)
 
     def add_node(
@@ -242,7 +242,7 @@ class OnnxOpBuilder(OpBuilder):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a node and return its outputs."""
+        """Add a node, and return its outputs, whose names contain ``hint``."""
         hint = hint or operator.lower()
         values = [ir.Value(name=self.make_name(hint)) for _ in range(outputs)]
         made = make_attributes(attributes or {})
@@ -257,7 +257,7 @@ class OnnxOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a node with one output like ``node``."""
+        """Add a copy of a node with other inputs, and return its only output."""
         made = self.add_node(node.op_type, inputs, {**node.attributes, **(changed or {})})
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
@@ -266,7 +266,7 @@ class OnnxOpBuilder(OpBuilder):
         self.nodes.append(node)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Replace a node by the new nodes and its outputs by ``outputs``, None for an unused one.
+        """Replace a node by the new nodes, and its outputs by ``outputs``. An unused output may be None.
 
         The new values take over names, types and metadata, see :func:`transfer_values`.
         """
@@ -294,24 +294,24 @@ class OnnxOpBuilder(OpBuilder):
         return value
 
     def add_reference(self, name: str, kind: ir.AttributeType, source: str, hint: str) -> ir.Value:
-        """Add a Constant node with the attribute ``source`` of the function as its attribute ``name``."""
+        """Add a Constant node whose attribute ``name`` refers to the attribute ``source`` of the function."""
         return self.add("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
     def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
-        # The type was a string before opset 6.
         """Add a Cast."""
+        # The attribute was a string before opset 6.
         to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
         made = self.add("Cast", [value], {"to": to}, hint=hint)
         annotate(made, AbstractTensor(element_type, find_shape(value)))
         return made
 
     def add_size(self, data: ir.Value, axis: ir.Value) -> ir.Value:
-        """Add the computation of the size of ``axis``, a value of shape [1], as another one."""
+        """Add nodes that compute the size of ``axis``. The axis and the size are values of shape [1]."""
         shape = self.add("Shape", [data])
         return self.add("Gather", [shape, axis], {"axis": 0}, hint="size")
 
     def slice_axis(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Add a Slice of one axis. Before opset 10, the bounds must be integers; values have shape [1]."""
+        """Add a Slice of one axis. Bounds are integers or, from opset 10 on, values of shape [1]."""
         if self.opset < 10:
             return self.add("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
         bounds = [self.add_ints([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]

@@ -44,7 +44,7 @@ _WITH_SLICE: Final = 11
 
 
 class OpenVINOEditor(Editor):
-    """Edits an OpenVINO model in the nodes of :mod:`~splitops.models.formats.openvino.nodes`."""
+    """Edits an OpenVINO model as a graph of :mod:`~splitops.models.formats.openvino.nodes`."""
 
     domain = DOMAIN
 
@@ -71,7 +71,7 @@ class OpenVINOEditor(Editor):
         return read_split_node(node, 0, self.locate(node))
 
     def read_attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute of a layer as integers or a bool if it is one, else as text; None if absent."""
+        """Return an attribute of a layer as an integer, integers, a bool or text, or None if it is absent."""
         text = get_layer(node).get_attribute(name)
         words = [word.strip() for word in (text or "").split(",")]
         if not all(
@@ -81,7 +81,7 @@ class OpenVINOEditor(Editor):
         return int(words[0]) if len(words) == 1 else [int(word) for word in words]
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return the spelling of the operator of a layer and its attributes, or None if it is unknown."""
+        """Return the :class:`Spelling` and the attributes of a layer, or None if its operator is unknown."""
         layer = get_layer(node)
         found = find_layer_spelling(layer.type, layer.version)
         return None if found is None else (found[1], layer.data or {})
@@ -95,15 +95,15 @@ class OpenVINOEditor(Editor):
         return any(use.node.op_type == "Result" for use in value.uses())
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether the ports of a layer determine names of model outputs: before IR version 11."""
+        """Return whether the ports of a layer determine names of model outputs, as before IR version 11."""
         return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.has_fixed_name, node.outputs))
 
     def has_type(self, element_type: ElementType) -> bool:
-        """Return whether a Const can have the element type; strings cannot."""
+        """Return whether a Const can have the element type. Strings are not supported."""
         return element_type.openvino is not None and element_type.bits > 0
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of a Const, or None."""
+        """Return the array and the element type of a Const, or None if it is too large or unreadable."""
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
@@ -114,7 +114,7 @@ class OpenVINOEditor(Editor):
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
+        """Split a Const with a single consumer, or return None. Contiguous parts refer to its bytes."""
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -149,14 +149,14 @@ class OpenVINOEditor(Editor):
         return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether Slice supports the element type (not strings, nor types smaller than a byte)."""
+        """Return whether the IR version has Slice, which supports only elements of a byte or more."""
         kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a constant that replaces ``old``, with its tensor names."""
+        """Return a new constant to replace ``old`` with, with its tensor names and named like ``before``."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)
@@ -218,7 +218,7 @@ class OpenVINOOpBuilder(OpBuilder):
         self._before = before
 
     def get_spelling(self, operator: Operator) -> Spelling:
-        """Return the newest spelling of an operator: every reader of the model can be assumed to know it."""
+        """Return the newest :class:`Spelling` of an operator, which all readers are assumed to support."""
         return operator.openvino[0]
 
     def add_node(
@@ -230,7 +230,7 @@ class OpenVINOOpBuilder(OpBuilder):
         outputs: int = 1,
         hint: str | None = None,
     ) -> list[ir.Value]:
-        """Add a layer, a split or an operator at its newest version, and return its outputs."""
+        """Add a layer, and return its outputs. Operators other than splits have their newest version."""
         read, known = [value for value in inputs if value is not None], BY_LAYER.get(operator)
         if known is None:  # a split
             since = next((schema.since_version for schema in self.schemas if schema.name == operator), 1)
@@ -255,7 +255,7 @@ class OpenVINOOpBuilder(OpBuilder):
     def annotate_outputs(
         self, outputs: list[ir.Value], kind: ElementType | None, *shapes: Shape | None
     ) -> list[ir.Value]:
-        """Store the inferred element type and shapes of the outputs of a layer, also in its ports."""
+        """Annotate the outputs of a layer and set its ports, and return the outputs."""
         node = outputs[0].producer()
         assert node is not None
         layer = get_layer(node)
@@ -278,23 +278,23 @@ class OpenVINOOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a layer with one output like ``node``, with other inputs, shape and some other attributes."""
+        """Add a copy of a layer with other inputs and with ``changed`` attributes. Return its only output."""
         layer, read = get_layer(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add_layer(layer.type, version, read, data, 1)
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
     def add_shape(self, data: ir.Value) -> ir.Value:
-        """Add a ShapeOf."""
+        """Add a ShapeOf with int64 output."""
         return self.write(SHAPE, data=data, type=_INT64)
 
     def fill(self, value: ir.Value, sizes: ir.Value, shape: Shape | None) -> ir.Value:
-        """Add a tensor with the shape ``sizes``, with ``value`` for each element; infer its ``shape``."""
+        """Add a Broadcast of ``value`` to the shape ``sizes``, and annotate it with ``shape``."""
         made = self.write(EXPAND, data=value, shape=sizes, mode="numpy")
         return self.annotate_outputs([made], find_type(value), shape)[0]
 
     def compute_clamped_lengths(self, data: ir.Value, axis: int, division: Division) -> ir.Value:
-        """Add layers that compute the lengths of a CHUNK or REMAINDER division, at least 0."""
+        """Add layers that compute the lengths of a CHUNK or REMAINDER division, clamped to at least 0."""
         before, bounds = _compute_clamps(division)
         size = self.write(GATHER, data=self.add_shape(data), indices=[axis], axis=0)
         lengths = self._add_arithmetic("Sub", size, self.add_constant(np.array(before)))
@@ -338,7 +338,7 @@ class OpenVINOOpBuilder(OpBuilder):
 
 
 def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the subtrahends for the axis size that leave the lengths, and the bounds of each length."""
+    """Return what to subtract from the axis size for each length, and the bounds to clamp the result to."""
     if lengths.rule is SizeRule.CHUNK:
         chunk, count = lengths.chunk, lengths.count
         return [index * chunk for index in range(count)], [(0, chunk)] * count

@@ -13,7 +13,7 @@ from splitops.models.formats.openvino.nodes import SOURCE, get_source
 from splitops.models.formats.walk import has_layers
 
 _KEY: Final = "splitops_fixed_for"
-"""Key in ``metadata_props`` of ONNX and in ``rt_info`` of IR."""
+"""Key in ``metadata_props`` of an ONNX model and in ``rt_info`` of an OpenVINO IR."""
 
 
 def read_fixed_runtimes(model: ir.Model) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def read_fixed_runtimes(model: ir.Model) -> tuple[str, ...]:
 
 
 def record_fix(model: ir.Model, runtimes: Iterable[str]) -> None:
-    """Add names of runtimes to the metadata of a model."""
+    """Add ``runtimes`` to the list of those that a model was fixed for."""
     names = ", ".join(dict.fromkeys([*read_fixed_runtimes(model), *runtimes]))
     if not names:
         return

@@ -19,7 +19,7 @@ from splitops.splitting.binding import Fact
 
 
 def is_split(node: ir.Node) -> bool:
-    """Return whether a node is of the split family."""
+    """Return whether a node is a split operator of ONNX or OpenVINO, in any version."""
     if type(node) is LayerNode:
         return node.op_type in FAMILY[DOMAIN]
     return node.op_type in FAMILY[""] and canonicalise(node.domain) == ""
@@ -68,10 +68,11 @@ def read_split_node(
     defaults: bool = True,
     conditional: bool = False,
 ) -> SplitNode:
-    """Read a split node at the opset of its graph or function. Layers have their own version.
+    """Read a split node at the opset of its graph or function. A layer has its own version.
 
     ``facts`` of the inputs default to those of their values. ``linked`` are the attributes of the function
-    for one call. ``defaults`` is whether callers can replace initializers that are inputs, too.
+    for one call. ``defaults`` is whether callers can override initializers that are also inputs. An error is
+    not raised, but set as ``unread``.
     """
     layer = node.layer if type(node) is LayerNode else None
     op_schema, attributes, unread = None, {}, None
@@ -111,7 +112,7 @@ def _read_numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
         try:
             numbers[name] = read_number(attribute)
         except TypeError:
-            if not node.attributes[name].is_ref():  # a split only refers to numeric attributes
+            if not node.attributes[name].is_ref():  # a call with an attribute of another type is ignored
                 raise ModelError(f"attribute {name!r} of {node.op_type} is not numeric") from None
     return numbers
 

@@ -1,4 +1,4 @@
-"""Write split nodes in every way in both formats."""
+"""Write split nodes in each :class:`Way`, in both formats."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _MAX_POSITIONS: Final = 1 << 12
 
 
 def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
-    """Replace a split node by ``way``, and return the new values of the outputs. An unused one may be None.
+    """Rewrite a split node in a given way, and return its new outputs. An unused one may be None.
 
-    With the domain ``openvino``, a node of an ONNX model becomes a node of an OpenVINO operator.
+    If the schema of ``way`` has the domain ``openvino``, a node of an ONNX model becomes one of OpenVINO.
     """
     if way.kind is Kind.TREE:
         return _write_tree(node, way, builder)
@@ -121,7 +121,7 @@ def _write_layers(node: ir.Node, way: Way, builder: OpenVINOOpBuilder) -> list[i
 
 
 def _trim(node: ir.Node) -> None:
-    """Remove absent inputs at the end, which older versions do not declare."""
+    """Remove trailing absent inputs, which older versions do not declare."""
     count = len(node.inputs)
     while count and (node.inputs[count - 1] is None):
         count -= 1
@@ -165,7 +165,7 @@ class _OnnxWriter:
         return list(node.outputs)
 
     def _make_operands(self, schema: OperatorSchema) -> tuple[dict[str, Any], list[ir.Value | None]]:
-        """Return attributes and inputs of a single node, and build the nodes that compute the inputs."""
+        """Return the attributes and inputs of the new split node, and add the producers of these inputs."""
         way, split_node = self.way, self.split_node
         computed = way.is_computed or way.lengths is None
         lengths = None if computed else way.lengths
@@ -184,7 +184,7 @@ class _OnnxWriter:
         return attributes, inputs
 
     def _make_lengths(self) -> ir.Value:
-        """Return the lengths, computed at run time, in the form that the schema requires."""
+        """Return the lengths that are known only at run time, in the type that the schema requires."""
         way, builder = self.way, self.builder
         if way.lengths is not None:
             return compute_lengths(way.lengths, builder.add_size(self.data, self._make_axis()), builder)
@@ -199,7 +199,7 @@ class _OnnxWriter:
         return lengths
 
     def _make_axis(self) -> ir.Value:
-        """Return the axis as a value of shape [1]: a constant, or the attribute of the function."""
+        """Return the axis as a value of shape [1], from a constant or from the attribute of the function."""
         builder, axis = self.builder, self.way.axis
         if axis is not None:
             return builder.add_ints([axis])

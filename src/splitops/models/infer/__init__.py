@@ -1,4 +1,4 @@
-"""Infer types and shapes in models. The split family has its own rules; onnx infers other operators."""
+"""Infer the types and shapes of the values of models, through their split nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class InferredValue:
 
     Attributes:
         graph: path of the subgraph or function; None is the main graph.
-        name: its name.
+        name: name of the value.
         before: the declared type and shape.
         after: the inferred type, shape and elements.
     """
@@ -59,7 +59,7 @@ def _drop_elements(value: AbstractValue) -> AbstractValue:
 
 @dataclass(frozen=True, slots=True)
 class InferredModel(ModelReport):
-    """A model with its types and shapes.
+    """A model with its inferred types and shapes.
 
     Attributes:
         model: the model with the inferred types and shapes, in the class of the argument.
@@ -94,9 +94,9 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     """Infer the types and shapes of a model's values, through its split nodes.
 
     In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
-    call. onnx infers every other operator, one node at a time. The outputs of a node that it cannot infer
-    are unknown. Elements that are computed from shapes are tracked (Shape, Split, Concat, Reshape and the
-    like). In OpenVINO IR, the intervals of Parameters pass through splits, elementwise layers and layers
+    call. onnx infers operators other than splits, one node at a time. The outputs of a node that it cannot
+    infer are unknown. Elements computed from shapes are tracked (Shape, Split, Concat, Reshape and the like).
+    In OpenVINO IR, the intervals of Parameters pass through splits, elementwise layers and layers
     that move data. Other layers keep the shapes that the file declares.
 
     Args:

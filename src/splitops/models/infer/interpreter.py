@@ -51,9 +51,9 @@ from splitops.splitting.binding import Fact
 
 _Values: TypeAlias = Sequence[AbstractValue]
 _MAX_DEPTH: Final = 64
-"""Maximum depth of nested graphs and calls. Deeper values are unknown, and functions are inferred alone."""
+"""Maximum depth of nested graphs and calls. The values of deeper graphs are unknown."""
 _ROUNDS: Final = 4
-"""Maximum number of iterations of a loop before sizes that still change become unknown."""
+"""Number of iterations after which the state of a loop becomes unknown if it still changes."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class InferenceResult:
     """The result of inference.
 
     Attributes:
-        values: abstract value of each value. A value of a function holds for every call.
+        values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
         sizes: sizes of symbols of the model that follow from splits that run in every run.
         keeps_types: whether values keep types that onnx-ir cannot represent.
@@ -73,7 +73,7 @@ class InferenceResult:
     keeps_types: bool = False
 
     def get_declared(self, value: ir.Value) -> AbstractValue:
-        """Return the declared type and shape of a value, quickly if there is none."""
+        """Return the declared type and shape of a value. This is fast if there is none."""
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
         return get_declared(value)
@@ -90,7 +90,7 @@ class InferenceResult:
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
     def annotate(self) -> None:
-        """Store the abstract value of each value whose type or shape is known in its metadata."""
+        """Annotate each value of the model whose type or shape is known with its abstract value."""
         for value, known in self.values.items():
             if known is not None:
                 annotate(value, known)
@@ -117,7 +117,7 @@ class _Frame:
         return None
 
     def get_output(self, value: ir.Value) -> AbstractValue:
-        """Return the abstract value of a graph output, by name if onnx-ir has it from an outer graph."""
+        """Return the abstract value of a graph output by name: onnx-ir may not link it to an outer value."""
         found = next((seen for seen in self.values if seen.name == value.name), None)
         if found is not None:
             return self.values[found]
@@ -128,7 +128,7 @@ class _Frame:
 class ShapeInterpreter:
     """Infers the values of a model. An error that ``on_split`` raises for a split node ends the inference.
 
-    With ``as_openvino``, splits of IR are inferred as OpenVINO does. ``given`` has abstract values of inputs,
+    With ``as_openvino``, splits of IR are inferred as by OpenVINO. ``given`` has abstract values of inputs,
     which refine their declarations.
     """
 
@@ -203,7 +203,7 @@ class ShapeInterpreter:
             inferred = inferred if declared is None else meet(inferred, declared)
         scope.values[value] = inferred
         if self.recording:
-            # A function's values hold for all of its calls together.
+            # The values of a function must hold for all of its calls.
             if scope.function and value in self.found.values:
                 inferred = join(self.found.values[value], inferred)
             self.found.values[value] = inferred
@@ -230,7 +230,7 @@ class ShapeInterpreter:
         return self.inference.infer_outputs(node, attributes, scope.opsets, inputs)
 
     def _infer_layer(self, scope: _Frame, node: LayerNode) -> _Values:
-        """Infer the outputs of a layer, which are at least tensors."""
+        """Infer the outputs of a layer. They are tensors, even if nothing else is known."""
         kind, where = node.op_type, scope.where
         if kind in ("Parameter", "Const"):
             place = Where(where.model, where.graph, node.name)
@@ -270,7 +270,7 @@ class ShapeInterpreter:
         return outputs
 
     def _tighten(self, scope: _Frame, value: ir.Value, data: AbstractValue) -> None:
-        """Set the inferred input of a split. A value of an outer graph changes only inside this graph."""
+        """Refine the abstract input of a split. A value of an outer graph is refined only in this graph."""
         if value in scope.values:
             self._set(scope, value, data)
         else:
@@ -284,7 +284,7 @@ class ShapeInterpreter:
         return [found] * len(node.outputs)
 
     def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        """Keep the abstract element of an optional, whose type cannot declare all of it, such as symbols."""
+        """Infer Optional or OptionalGetElement. Keep the abstract element, as a type declares less of it."""
         attributes = resolve_attributes(node, scope.attributes)
         inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
@@ -326,7 +326,7 @@ class ShapeInterpreter:
         return found
 
     def _may_enter(self, path: str) -> bool:
-        """Return whether to visit a graph, maybe again. Records the visit."""
+        """Return whether to visit a graph, possibly again, and record the visit."""
         spent = self.budget <= 0 and (path in self.visited or not self.recording)
         if self.depth >= _MAX_DEPTH or spent:
             return False
@@ -398,7 +398,7 @@ class ShapeInterpreter:
         return [*carried, *scans]
 
     def _infer_sequence_map(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        """Infer the body for any element, and return sequences of its outputs."""
+        """Infer the body for an arbitrary element, and return sequences of its outputs."""
         graphs = list(iter_subgraphs(node))
         if len(graphs) != 1 or not inputs:
             return []
@@ -422,7 +422,7 @@ class ShapeInterpreter:
         *,
         first: int,
     ) -> list[AbstractValue]:
-        """Infer a body until its inputs hold for every iteration, and record only the last visit."""
+        """Infer a body until its inputs hold for every iteration. Record and return only the last result."""
         state = [drop_elements(known) for known in start]
         recording, self.recording = self.recording, False
         for number in range(_ROUNDS):
@@ -475,7 +475,7 @@ _RULES: Final[Mapping[str, Callable[[ShapeInterpreter, _Frame, ir.Node, _Values]
     "Scan": ShapeInterpreter._infer_scan,
     "SequenceMap": ShapeInterpreter._infer_sequence_map,
 }
-"""Methods for operators that the interpreter itself infers."""
+"""Methods for the operators that the interpreter infers itself."""
 
 
 class ForwardInterpreter(ShapeInterpreter):
@@ -503,9 +503,9 @@ def _pad(found: _Values, count: int) -> list[AbstractValue]:
 
 
 def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
-    """Return the declared type and shape of a value. Only the main graph keeps symbols, except in sequences.
+    """Return the declared type and shape of a value. Only tensors of the main graph keep symbols.
 
-    Elsewhere a symbol may be another size in each iteration of a loop, call of a function or element.
+    Elsewhere, a symbol may have another size in each iteration of a loop, call of a function or element.
     """
     known = get_declared(value)
     return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)

@@ -27,7 +27,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
 
 
 def get_initial_value(layer: Layer, where: Where) -> AbstractTensor:
-    """Return the abstract value of a Parameter or a Const, and an unknown tensor for other layers."""
+    """Return the abstract value of a Parameter or a Const, or an unknown tensor for other layers."""
     if layer.type == "Parameter":
         kind = None if layer.has_dynamic_type else layer.read_element_type(where)
         return AbstractTensor(kind, layer.read_shape(where))
@@ -61,7 +61,7 @@ def _combine(inferred: AbstractTensor, declared: AbstractTensor) -> AbstractTens
 
 
 def _is_accepted(error: SplitError) -> bool:
-    """Return whether OpenVINO ignores an error: a negative rest for -1, or an unknown size or axis."""
+    """Return whether OpenVINO ignores an error: a negative remainder, or an unknown size or axis."""
     return isinstance(error, RuleError) and (
         error.rule is Rule.REMAINDER_NEGATIVE
         or isinstance(error.values.get("size"), Range)
@@ -72,9 +72,9 @@ def _is_accepted(error: SplitError) -> bool:
 def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
     """Infer a split as OpenVINO does, or return None if its inference fails.
 
-    OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it rounds both ends of
-    a range down. On an axis of unknown size, the length for -1 is unknown. If the other lengths are too long,
-    -1 is 0.
+    OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it divides both
+    ends of an interval and rounds down. On an axis of unknown size, a part with length -1 has an unknown
+    size. If the other lengths are too long, its size is 0.
     """
     if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None
@@ -115,9 +115,9 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
 
 
 def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
-    """Return the model of ``model``'s nodes, with the inferred dimensions of its ports. -1 is a dynamic one.
+    """Declare the inferred dimensions in the ports of a model, and return it as IR. A dynamic one is -1.
 
-    Ports cannot declare intervals, which are in the ``shape`` of Parameter layers. Also changes the nodes.
+    The nodes are changed in place. A port cannot declare an interval, unlike the ``shape`` of a Parameter.
     """
     for node in iter_all_nodes(model):
         declare_ports(node, values)

@@ -28,12 +28,12 @@ def read_ints(attributes: Mapping[str, Any], name: str, count: int) -> list[int]
 
 
 def drop_elements(known: AbstractValue) -> AbstractValue:
-    """Return an abstract value for all iterations: without the elements of one."""
+    """Return an abstract value without its elements, which may differ in each iteration."""
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
 def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
-    """Return a slice of a scanned tensor, and the number of slices, or None if it is unknown."""
+    """Return a slice of a scanned tensor and the number of slices, which is None if it is unknown."""
     if (
         not isinstance(value, AbstractTensor)
         or value.shape is None
@@ -45,7 +45,7 @@ def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | Non
 
 
 def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
-    """Return the tensor of the outputs ``value`` of ``count`` iterations."""
+    """Return the tensor that stacks the outputs ``value`` of ``count`` iterations along a new axis."""
     if (
         not isinstance(value, AbstractTensor)
         or value.shape is None

@@ -1,4 +1,4 @@
-"""Infer every operator except the split family: onnx's own inference, one node at a time."""
+"""Infer nodes other than splits one at a time, by onnx and by the operators of splitops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_PASSED: Final = 64
-"""Maximum number of elements that onnx gets. Larger tensors are not sizes, axes or scales."""
+"""Maximum number of elements of a tensor that onnx receives. Larger ones are not sizes, axes or scales."""
 
 
 class NodeInference:
@@ -47,7 +47,7 @@ class NodeInference:
         opsets: Mapping[str, int],
         inputs: Sequence[AbstractValue],
     ) -> Sequence[AbstractValue]:
-        """Infer the outputs of a node without subgraphs, by onnx and by the operators of splitops."""
+        """Infer the outputs of a node by onnx and by the operators of splitops. Subgraphs are not visited."""
         unread = self._unread.get(node, ()) if self._unread else ()
         keys: list[Hashable] = []
         complete = True
@@ -90,9 +90,9 @@ def _infer_by_operator(
     inputs: Sequence[AbstractValue],
     outputs: Sequence[AbstractValue],
 ) -> Sequence[AbstractValue]:
-    """Refine the outputs that onnx infers by the operator of splitops: computed sizes and elements.
+    """Refine outputs that onnx has inferred, by the operator of splitops.
 
-    onnx tracks only exact elements and unchanged sizes. Symbols and intervals in computed sizes are tracked
+    onnx tracks only exact elements and unchanged sizes. Symbols and intervals in computed sizes are inferred
     here.
     """
     known_operator = find_node_spelling(node.op_type, opset)
@@ -139,7 +139,7 @@ def _make_attribute_key(attribute: ir.Attr) -> Hashable:
 
 
 def _make_key(value: AbstractValue) -> Hashable:
-    """Return the part of an abstract input that inference depends on, as a key."""
+    """Return a key for the part of an abstract input that onnx's inference depends on."""
     if not isinstance(value, AbstractTensor):
         return value
     numbers = value.elements
@@ -206,7 +206,7 @@ def _infer_types(
 
 
 def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
-    """Return the formal parameter of each of ``count`` values, None for a value of any type."""
+    """Return the formal parameter of each of ``count`` values, or None for a value that may have any type."""
     last = formals[-1] if formals else None
     variadic = last is not None and last.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     repeated = last if last is not None and variadic and last.is_homogeneous else None
@@ -219,7 +219,7 @@ _TENSORS: Final = {
     for name, number in TensorProto.DataType.items()
     if number != TensorProto.UNDEFINED
 }
-"""Element types by the tensor types of schemas."""
+"""Element types by their names in operator schemas, such as ``tensor(float)``."""
 
 
 def _call_onnx(

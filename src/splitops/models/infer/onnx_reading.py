@@ -28,14 +28,14 @@ def to_node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[Attrib
 
 
 def to_attribute_proto(attribute: ir.Attr) -> AttributeProto:
-    """Convert an attribute to protobuf. Raises SerdeError if onnx-ir cannot write it."""
+    """Convert an attribute to protobuf. Raise SerdeError if onnx-ir cannot write it."""
     if attribute.is_ref():
         return ir.serde.serialize_reference_attribute(attribute)
     return ir.serde.serialize_attribute(attribute)
 
 
 def infer_constant(attributes: Attributes) -> AbstractTensor | None:
-    """Infer the output of a Constant node, or return None if it is not a dense tensor or a number."""
+    """Infer the output of a Constant node, or return None if it is not a dense tensor or numbers."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():
@@ -57,7 +57,7 @@ def _make_from_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
 
 
 def make_abstract_tensor(tensor: ir.TensorProtocol) -> AbstractTensor:
-    """Return the abstract value of a tensor, with its elements if they are small and in the model."""
+    """Return the abstract value of a tensor. Omit its elements if they are many, strings or external."""
     kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
     here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
     return AbstractTensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)

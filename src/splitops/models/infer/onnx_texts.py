@@ -1,4 +1,4 @@
-"""Infer sizes that depend on constant strings, whose elements are not tracked, by onnx's evaluator."""
+"""Infer sizes that depend on constant strings by running onnx's evaluator, as strings are not tracked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_TEXT: Final = 1 << 16
 def add_text_sizes(
     node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[AbstractValue]
 ) -> Sequence[AbstractValue]:
-    """Add the output shapes of an operator with constant strings to ``outputs``, by running it."""
+    """Run a node if its inputs are constant strings, and return ``outputs`` with the resulting shapes."""
     proto, arrays = to_node_proto(node, attributes), {}
     for name, value in zip(proto.input, node.inputs, strict=True):
         texts = _read_texts(value)
@@ -52,7 +52,7 @@ def _read_texts(value: ir.Value | None) -> Value | None:
 
 
 def _evaluate(node: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
-    """Run a node on onnx's reference evaluator. Empty if it fails; None for outputs that are not tensors."""
+    """Run a node on onnx's evaluator. Return None for outputs that are not tensors, and () if it fails."""
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info

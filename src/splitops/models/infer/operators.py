@@ -14,11 +14,11 @@ from splitops.spec.elements.types import ElementType, element_type_of
 
 _TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
 _FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
-"""OpenVINO does not fold arithmetic of float64, and narrow integers may wrap or saturate."""
+"""Types whose arithmetic OpenVINO folds: not float64, nor narrow integers, which may wrap or saturate."""
 
 
 def is_tracked(kind: ElementType | None) -> bool:
-    """Return whether elements of a type are tracked."""
+    """Return whether inference tracks elements of a type."""
     return kind is not None and (kind.integer or kind.name in _TRACKED)
 
 
@@ -34,9 +34,9 @@ def infer_operator(
     """Infer the outputs of a node. They are unknown if too little is known or its operands do not match.
 
     Args:
-        operator: its operator.
+        operator: operator of the node.
         spelling: how its version sets operands.
-        attributes: its attributes: numbers, or the text of IR.
+        attributes: its attributes, as numbers or as text of IR.
         inputs: its abstract inputs; None is an absent one.
         count: number of its outputs.
         of_layer: whether it is an OpenVINO layer.
@@ -55,7 +55,7 @@ def infer_operator(
 def _fold(
     operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs, or return None if inputs are not fully known or the outputs may be large."""
+    """Compute the outputs, or return None if inputs are not completely known or the outputs may be large."""
     for tensor in outputs:
         exact = [size for size in tensor.shape or () if isinstance(size, int)]
         if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
@@ -78,7 +78,7 @@ def _fold(
     try:
         with np.errstate(all="raise" if operands.of_layer else "ignore"):
             result = operator.fold(operands, *arrays)
-    except (ValueError, IndexError, ArithmeticError):  # Unknown, and what NumPy raises
+    except (ValueError, IndexError, ArithmeticError):  # Unknown, and the errors of NumPy
         return None
     computed = [np.asarray(array) for array in (result if isinstance(result, tuple) else (result,))]
     folded = []

@@ -16,7 +16,7 @@ from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
 
 OnSplit = Callable[[SplitNode], None]
-"""Called with every split node: inference raises its error, a check collects it."""
+"""A function that is called with every split node, for example to raise or to collect its error."""
 
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
@@ -53,7 +53,7 @@ def _infer_types(schema: OperatorSchema, known: list[AbstractTensor], count: int
 def _split_elements(
     binding: Binding, inference: Inference, data: AbstractTensor, count: int
 ) -> list[np.ndarray[Any, Any] | None]:
-    """Return the tracked elements of each part; None for a part if its elements or bounds are unknown."""
+    """Return the tracked elements of each part, or None for a part whose elements or bounds are unknown."""
     shapes, axis = inference.parts, binding.axis
     if data.elements is None or axis is None or shapes is None:
         return [None] * count
@@ -71,7 +71,7 @@ def _split_elements(
 
 
 def tighten(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
-    """Return the abstract input of a valid split, whose shape the split restricts."""
+    """Return the abstract data of a split, with the restrictions on its shape that a valid split implies."""
     inference = split_node.inference
     if inference is None or not isinstance(data, AbstractTensor) or inference.data in (None, data.shape):
         return data

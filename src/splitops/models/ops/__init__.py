@@ -1,6 +1,7 @@
-"""Operators with a known meaning: one file for each operator or family, with spellings and meaning.
+"""Operators that splitops understands, one file per operator or family.
 
-Inference, both conversions, simplification and the op builders read these tables.
+The tables define how each dialect writes an operator, and how it is inferred and folded. Inference, both
+conversions, simplification and the op builders use them.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ SHAPE_OPS: Final = (
     *(CONCAT, CONVERT, GATHER, RESHAPE, SHAPE, SLICE, SQUEEZE, TRANSPOSE, UNSQUEEZE),
     *ARITHMETIC_OF_SIZES,
 )
-"""Operators that move data or compute sizes, whose elements are tracked even if only some are known."""
+"""Operators that move data or compute sizes. Their outputs are tracked even if they are only partly known."""
 OPERATORS: Final[tuple[Operator, ...]] = (
     *(*SHAPE_OPS, *ELEMENTWISE, CONVERT_LIKE, FLATTEN, SIZE, STRIDED_SLICE),
     *(*COPYING, *MATRICES, *ONNX_ONLY, *POSITIONS, *REDUCTIONS, *WINDOWS),
 )
-"""Every operator."""
+"""All operators, including :data:`SHAPE_OPS`."""
 
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
@@ -51,13 +52,13 @@ BY_LAYER: Final[Mapping[str, Operator]] = {
 
 @lru_cache(maxsize=1024)  # names come from files
 def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a node and its spelling at an opset, or None if there is none."""
+    """Return the operator of a node and its :class:`Spelling` at an opset, or None if there is none."""
     return _find(BY_NODE, lambda operator: operator.onnx, name, opset)
 
 
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a layer and its spelling in a version, or None if there is none."""
+    """Return the operator of a layer and its :class:`Spelling` in a version, or None if there is none."""
     number = parse_operation_set(version)
     return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
 

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
 BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
-"""Attribute of layers. ONNX broadcasts only as NumPy does since opset 7."""
+"""Attribute of layers. Since opset 7, ONNX always broadcasts as NumPy does."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
 
 def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of inputs that are broadcast as in NumPy: those in ``names``, or else ``values``."""
+    """Infer the result of inputs that are broadcast as in NumPy: ``names``, or ``values`` by default."""
     if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # "none" requires equal shapes
         raise Unknown("not broadcast as NumPy does")
     tensors = [operands.get_tensor(name) for name in names] or operands.get_tensors()
@@ -68,7 +68,7 @@ def _infer(
 
 
 def divide(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide two arrays. Integers are rounded towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Quotients of integers are rounded towards zero, or down if ``floors`` is set."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():
@@ -107,7 +107,7 @@ def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
 
 
 def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
-    """Add the operand ``broadcast``, which layers set and nodes do not."""
+    """Return the operands of a node with ``broadcast``, which only layers set."""
     return {**operands, "broadcast": "numpy"}
 
 

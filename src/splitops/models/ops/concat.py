@@ -1,4 +1,4 @@
-"""Concat, which concatenates tensors on an axis."""
+"""Concat, which concatenates tensors along an axis."""
 
 from __future__ import annotations
 

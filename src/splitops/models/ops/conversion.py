@@ -1,4 +1,4 @@
-"""Conversion of operators that mean the same in both dialects, by their spellings."""
+"""Conversion of operators that mean the same in both dialects, according to their :class:`Spelling`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def find_converter(layer: Layer) -> Operator | None:
-    """Return the operator that covers a layer in conversions, or None if there is none."""
+    """Return the operator that :func:`convert_layer` uses for a layer, or None if there is none."""
     match = find_layer_spelling(layer.type, layer.version)
     if match is None or not match[0].converts:
         return None
@@ -48,10 +48,10 @@ def get_opset(operator: Operator) -> int:
 
 
 def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a layer as nodes. :func:`find_converter` must return an operator for it.
+    """Write a layer as nodes, and return its output. :func:`find_converter` must return an operator for it.
 
     Raises:
-        ModelError: ONNX does not have an attribute of the layer, or requires an input to be constant.
+        ModelError: an attribute or a type differs in ONNX, or ONNX requires an input to be constant.
     """
     match = find_layer_spelling(layer.type, layer.version)
     assert match is not None
@@ -103,7 +103,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
 def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node for the newest version of the layer, or None if it cannot set them."""
+    """Return the operands of a node, or None if the newest version of the layer cannot set them."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}
@@ -121,7 +121,7 @@ def _read_layer_operands(
 
 
 def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
-    """Write a node as a layer. :func:`can_convert_node` must be true for it."""
+    """Write a node as a layer, and return its output. :func:`can_convert_node` must be true for it."""
     match = find_node_spelling(node.op_type, opset)
     assert match is not None
     operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]

@@ -235,7 +235,7 @@ RANGE: Final = Operator(
 
 
 def _infer_resize(operands: Operands) -> AbstractTensor:
-    """Infer a Resize by sizes, or by scale factors, whose products are rounded down."""
+    """Infer a Resize by sizes or by scale factors. Scaled sizes are rounded down."""
     shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
         raise Unknown("the output size is adjusted")
@@ -253,7 +253,7 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
 
 
 def _scale(size: Dim, factor: Entry) -> Dim:
-    """Scale the size of an axis; unknown if the result may depend on the floating-point type."""
+    """Scale the size of an axis. The result is unknown if it may depend on the floating-point type."""
     if not isinstance(factor, int | float) or not 0 < factor < _MAX_FACTOR:
         return UNKNOWN
     exact = Fraction(factor)

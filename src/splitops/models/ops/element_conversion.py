@@ -1,4 +1,4 @@
-"""Conversion of elements to another type, as OpenVINO's ``Convert`` does it.
+"""Conversion of elements to another type with the results of OpenVINO's ``Convert``.
 
 - To boolean: true if the element is not zero (NaN is not zero).
 - Integer to integer: the low bits are kept, as in C++; a boolean is 0 or 1.
@@ -123,7 +123,7 @@ def _to_integer(array: Array, target: ElementType) -> Array:
 
 
 def _truncate(array: Array, integer: type[np.signedinteger[Any]]) -> Array:
-    """Cut off fractions. Numbers outside the range of ``integer`` become its minimum."""
+    """Cut off fractions. NaN and numbers outside the range of ``integer`` become its minimum."""
     bound = -float(np.iinfo(integer).min)
     whole = np.trunc(array.astype(np.float64))
     fits = (whole >= -bound) & (whole < bound)
@@ -131,7 +131,10 @@ def _truncate(array: Array, integer: type[np.signedinteger[Any]]) -> Array:
 
 
 def _truncate_unsigned(array: Array) -> Array:
-    """Cut off fractions. Negative numbers wrap; 2^64 and more become 0, NaN and below -2^63 become 2^63."""
+    """Cut off fractions. Negative numbers wrap around, but NaN and those below -2^63 become 2^63.
+
+    Numbers of 2^64 and more become 0.
+    """
     double = array.astype(np.float64)
     upper = double >= 2.0**63
     shifted = _truncate(np.where(upper, double - 2.0**63, double), np.int64).astype(np.uint64)

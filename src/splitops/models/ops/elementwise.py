@@ -59,7 +59,7 @@ def _make_unary(
     result: ElementType | None = None,
     identity_types: frozenset[ElementType] = frozenset(),
 ) -> Operator:
-    """Build an operator with one input. ``attributes`` has those of layers and nodes, by operand."""
+    """Build an operator with one input. ``attributes`` maps operands to attributes of layer and node."""
     pairs = (attributes or {}).items()
     return Operator(
         onnx=(Spelling(onnx or openvino, "data", {name: pair[1] for name, pair in pairs}, since=since),),
@@ -96,7 +96,7 @@ def _make_binary(
 
 
 def infer_pair(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result of two inputs that are broadcast as in NumPy."""
+    """Infer the result of two inputs that are broadcast as in NumPy."""
     return infer_broadcast(operands, "data", "other", kind=kind)
 
 
@@ -105,7 +105,7 @@ def _apply(operation: Callable[..., Any]) -> Fold:
 
 
 def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold:
-    """Return a fold that computes ``operation`` in float64 and rounds the result once.
+    """Return a function that folds ``operation`` in float64 and rounds the result once.
 
     For nodes, it folds only ``exact`` operations and integer results: runtimes of ONNX round differently.
     """
@@ -333,7 +333,7 @@ OTHERS: Final = (
 def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Build an operator that keeps the type and shape of the data, from its inputs in each dialect."""
+    """Build an operator that keeps the type and shape of its data, from its inputs in each dialect."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),

@@ -1,4 +1,4 @@
-"""Gather, which reads positions of an axis."""
+"""Gather, which selects positions along an axis."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _to_objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _limit_to_int64(value: Entry) -> Entry:
-    """Return a result, or None if it does not fit into 64 bits: it would have wrapped around."""
+    """Return ``value``, or None if it does not fit into 64 bits, and so would have wrapped around."""
     return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -73,7 +73,10 @@ def _multiply(left: Entry, right: Entry) -> Entry:
 
 
 def _divide(left: Entry, right: Entry) -> Entry:
-    """Divide and round down; None if a number may be negative, for which the dialects differ."""
+    """Divide a non-negative entry by a positive integer, and round down. Return None for other entries.
+
+    The dialects round quotients of negative numbers differently.
+    """
     if not isinstance(right, int) or right < 1:
         return None
     if isinstance(left, int):
@@ -86,7 +89,7 @@ def _divide(left: Entry, right: Entry) -> Entry:
 
 
 def _compute_remainder(left: Entry, right: Entry) -> Entry:
-    """Return a remainder; None if a number may be negative, for which the dialects differ."""
+    """Return the remainder of a non-negative entry and a positive integer, or None for other entries."""
     if not isinstance(right, int) or right < 1 or _get_min(left) < 0:
         return None
     return int(left) % right if isinstance(left, int) else Range(0, right - 1)
@@ -101,7 +104,7 @@ def _choose(choose: Callable[[int, int], int], left: Entry, right: Entry) -> Ent
 
 
 def compare_equal(left: Entry, right: Entry) -> Entry:
-    """Compare two entries, or return None if they may be equal. A range differs from numbers outside it."""
+    """Return whether two entries are equal, or None if unknown. A range differs from numbers outside it."""
     if left is None or right is None:
         return None
     if isinstance(left, Range) and isinstance(right, Range):

@@ -1,4 +1,4 @@
-"""Operators that only ONNX has, whose sizes follow from elements or sequences."""
+"""Operators that only ONNX has. Their output sizes follow from elements of tensors or from sequences."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operators: their meaning, and their spellings in the versions of both dialects.
+"""Definitions of operators: what they compute, and how the versions of both dialects write them.
 
-A :class:`Spelling` defines how a dialect sets the operands of an operator from one version on: as inputs, as
-attributes, or to a fixed value. Tools access operands by name, in the same way for every dialect and version.
-An :class:`Operator` has its spellings and its meaning.
+A :class:`Spelling` defines how a dialect sets the operands of an operator, starting with one version: as
+inputs, as attributes, or to a fixed value. Operands have the same names in every dialect and version. An
+:class:`Operator` has its spellings, and the functions that infer, fold and convert it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Attribute:
 
     Attributes:
         read: function that converts the attribute to the operand, or a mapping from text to operands.
-        default: value if a node does not set the attribute. None omits the operand.
+        default: operand if a node does not set the attribute. None omits it, and ``REQUIRED`` is an error.
         name: name of the attribute, if it is not that of the operand.
         write: function that converts the operand to the attribute.
     """
@@ -107,7 +107,7 @@ class Attribute:
     write: Callable[[Any], Any] | None = None
 
     def read_from(self, attributes: Mapping[str, Any], operand: str) -> Any:
-        """Return the value of an operand in the attributes of a node.
+        """Read an operand from the attributes of a node.
 
         Raises:
             Unknown: a required attribute is absent, or its value is invalid.
@@ -128,7 +128,7 @@ class Attribute:
             raise Unknown(f"{name} = {text!r}") from error
 
     def to_attribute(self, value: Any) -> Any:
-        """Convert a value to the attribute, or return None if the attribute cannot have it."""
+        """Convert an operand to the attribute. Return None if it cannot be set or is the default."""
         if self.write is not None:
             return self.write(value)
         if callable(self.read):
@@ -144,7 +144,7 @@ def _parse_inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a dialect sets the operands of an operator from one version on.
+    """How a dialect writes an operator, starting with one version: its name, inputs and attributes.
 
     Attributes:
         name: name of the operator in the dialect.
@@ -153,8 +153,8 @@ class Spelling:
         attributes: attributes by operand.
         since: first opset or operation set.
         fixed: operands with a fixed value.
-        demands: attributes without an operand, with the only supported value, which is the default.
-        versions: operation sets that can be converted; None for all from ``since`` on.
+        demands: attributes that are not operands, with their only supported value, which is the default.
+        versions: operation sets whose layers can be converted; None for ``since`` and all later ones.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Spelling:
         """Return the operands of a node by name: values of attributes, and inputs unchanged.
 
         Raises:
-            Unknown: the node has other inputs or attributes.
+            Unknown: an input is missing or not supported, or an attribute has an unsupported value.
         """
         operands: dict[str, Any] = dict(self.fixed)
         declared = _parse_inputs(self.inputs)
@@ -240,7 +240,7 @@ class Spelling:
 
 
 class Operands:
-    """Operands of one node by name: inferred tensors, and values of attributes.
+    """Operands of one node by name: abstract values of inputs, and values of attributes.
 
     Attributes:
         of_layer: whether the node is an OpenVINO layer, for operators whose meaning differs.
@@ -256,13 +256,13 @@ class Operands:
         return name in self._values
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of an attribute."""
+        """Return an operand: the value of an attribute, or the abstract value of an input."""
         if name not in self._values:
             raise Unknown(f"{name} is absent")
         return self._values[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute, or a default if it is absent."""
+        """Return an operand, or ``default`` if it is absent."""
         return self._values.get(name, default)
 
     def get_tensor(self, name: str = "data") -> AbstractTensor:
@@ -273,7 +273,7 @@ class Operands:
         return tensor
 
     def get_tensors(self, name: str = "values") -> list[AbstractTensor]:
-        """Return the abstract tensors of a repeated input, at least one."""
+        """Return the abstract tensors of a repeated input, which must have at least one."""
         values: list[AbstractValue] = self[name]
         tensors = [value for value in values if isinstance(value, AbstractTensor)]
         if not tensors or len(tensors) < len(values):
@@ -299,7 +299,7 @@ class Operands:
         return self.get_elements(name)
 
     def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
-        """Return an attribute, or the elements of an input in its type, which must all be known."""
+        """Return an operand as an array: an attribute, or the elements of an input, which must be known."""
         value = self._values.get(name, default)
         if not isinstance(value, AbstractTensor):
             return np.asarray(value)
@@ -308,14 +308,14 @@ class Operands:
         return self.get_complete_elements(name).astype(value.type.numpy, copy=False)
 
     def get_entries(self, name: str) -> list[Entry]:
-        """Return the elements of a tensor of rank 0 or 1, or of an attribute; None for unknown ones."""
+        """Return the elements of an attribute, or of a tensor of rank 0 or 1. Unknown elements are None."""
         value = self[name]
         if not isinstance(value, AbstractTensor):
             return list(value) if isinstance(value, Sequence) else [value]
         return get_entries(value)
 
     def get_integers(self, name: str) -> list[int]:
-        """Return the elements of a tensor of rank 0 or 1, or of an attribute, which must all be known."""
+        """Return the integers of an attribute, or of a tensor of rank 0 or 1. All must be known."""
         entries = self.get_entries(name)
         integers = [int(entry) for entry in entries if isinstance(entry, int)]
         if len(integers) < len(entries):
@@ -323,7 +323,7 @@ class Operands:
         return integers
 
     def get_entry(self, name: str) -> Entry:
-        """Return the only element of a tensor, or an attribute; None if it is unknown."""
+        """Return an attribute, or the element of a one-element tensor. Return None if it is unknown."""
         value = self[name]
         if not isinstance(value, AbstractTensor):
             return value  # type: ignore[no-any-return]  # the value of an attribute
@@ -333,7 +333,7 @@ class Operands:
         return entry
 
     def get_integer(self, name: str) -> int:
-        """Return the only element of a tensor, or an attribute, which must be a known integer."""
+        """Return an attribute, or the element of a one-element tensor. It must be a known integer."""
         entry = self.get_entry(name)
         if not isinstance(entry, int):
             raise Unknown(f"{name} is unknown")
@@ -355,7 +355,7 @@ def get_elements(tensor: AbstractTensor) -> Value:
 
 
 def get_entries(tensor: AbstractTensor) -> list[Entry]:
-    """Return the elements of a tensor of rank 0 or 1: all None if they are not tracked."""
+    """Return the elements of a tensor of rank 0 or 1. They are all None if they are not tracked."""
     if tensor.elements is not None and tensor.elements.ndim <= 1:
         entries: list[Entry] = tensor.elements.reshape(-1).tolist()
         return entries
@@ -369,9 +369,10 @@ def get_entries(tensor: AbstractTensor) -> list[Entry]:
 def infer_result(
     data: AbstractTensor, shape: Shape | None, compute: Callable[[], Value], kind: ElementType | None = None
 ) -> AbstractTensor:
-    """Infer a result of ``data``: its element type, its shape and, if computable, its elements.
+    """Return the abstract value of a result of ``data``. Its type is ``kind``, or that of ``data``.
 
-    ``compute`` may raise a ValueError, such as :class:`Unknown`: the elements are not tracked then.
+    ``compute`` returns its elements. It is called if those of ``data`` are tracked and the result is small.
+    It may raise a ValueError, such as :class:`Unknown`: the elements are not tracked then.
     """
     element_type = kind or data.type
     if data.elements is None:
@@ -393,7 +394,7 @@ Sources = Sequence["ir.Value"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Meaning of an operator, and its spellings in both dialects.
+    """An operator: its spellings in both dialects, and how it is inferred, folded and converted.
 
     Attributes:
         onnx: spellings in ONNX, the newest first; empty if ONNX does not have the operator.
@@ -405,9 +406,9 @@ class Operator:
         result: element type of the output, if it is always the same.
         types: element types of the inputs for which both dialects mean the same; None for all.
         converts: whether a node and a layer mean the same, so that each can be converted to the other.
-        adapt_layer: function that changes the operands of a layer for ONNX, or writes its nodes.
-        adapt_node: function that changes the operands of a node for OpenVINO, or returns None to reject it.
-        can_convert_node: function that returns whether a node with such inputs means the same as a layer.
+        adapt_layer: function that returns a layer's operands for ONNX, or writes it and returns its output.
+        adapt_node: function that returns a node's operands for OpenVINO, or None to reject it.
+        can_convert_node: function that returns whether a node with these operands means the same as a layer.
     """
 
     onnx: tuple[Spelling, ...] = ()

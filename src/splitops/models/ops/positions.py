@@ -138,7 +138,7 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
 
 
 def _locate(operands: Operands, indices: Any, size: Any) -> Any:
-    """Return positions counted from the first element. ONNX counts negative ones from the end."""
+    """Return indices as non-negative positions. In ONNX, negative indices count from the end."""
     if ((indices < (0 if operands.of_layer else -size)) | (indices >= size)).any():
         raise Unknown("positions outside the axis, or negative ones")
     return np.where(indices < 0, indices + size, indices)

@@ -24,7 +24,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def _get_axes(operands: Operands, rank: int) -> Sequence[int]:
-    """Return the reduced axes, counted from the first."""
+    """Return the reduced axes as non-negative indices."""
     axes = operands.get_integers("axes") if "axes" in operands else []
     if not axes and not operands["is_noop"]:
         return range(rank)

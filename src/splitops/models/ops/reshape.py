@@ -42,11 +42,11 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
     require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
-    # Without a 0, both meanings of it are the same, and every opset has the older one.
+    # Without a 0, both settings mean the same, and every opset supports the older one.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True
     if not operands["copies_zero"] and shape is not None and -1 in shape:
-        # ONNX accepts no -1 next to an empty axis, where OpenVINO interprets it as 1.
+        # Next to an empty axis, ONNX rejects a -1, which OpenVINO interprets as 1.
         return {**operands, "shape": [1 if size == -1 else int(size) for size in shape.reshape(-1)]}
     return {**operands, "shape": as_int64(writer, pattern)}
 

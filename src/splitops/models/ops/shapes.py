@@ -19,7 +19,7 @@ D = TypeVar("D", int, Dim)
 
 
 def normalise_axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the first, or raise if it is not an axis of ``rank``.
+    """Return an axis as a non-negative index. Raise Unknown if a tensor of rank ``rank`` does not have it.
 
     Examples:
         >>> normalise_axis(-1, 3)
@@ -46,7 +46,7 @@ def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
 
 
 def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ...]:
-    """Return the shape of a Gather. The shape ``positions`` replaces an axis, counted from the first.
+    """Return the shape of a Gather: the shape ``positions`` replaces the size of the non-negative ``axis``.
 
     Examples:
         >>> gather((4, 5, 6), 1, (2, 3))
@@ -56,7 +56,7 @@ def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ..
 
 
 def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of a concatenation. Sizes that splits have divided add up to a symbol again.
+    """Return the shape of a concatenation. Sizes of parts add up to the symbol that was split.
 
     Examples:
         >>> concatenate([(Range(name="N - 2"), 4), (2, Range())], 0)
@@ -102,8 +102,8 @@ def resolve_reshape(shape: Shape | None, entries: Sequence[Entry], *, copies_zer
 
     Args:
         shape: shape of the data, or None.
-        entries: elements of the input ``shape``: sizes, 0, -1 and unknown ones. A named size is used as it
-            is, even if it may be 0 with ``copies_zero``.
+        entries: elements of the input ``shape``: sizes, 0, -1 and unknown ones. A named size is
+            used unchanged, even if it may be 0 with ``copies_zero``.
         copies_zero: whether a 0 copies the size of the data at its position.
 
     Raises:
@@ -174,7 +174,7 @@ def to_size(entry: Entry) -> Dim:
 
 
 def clamp_negative(entry: Entry) -> Entry:
-    """Exclude negative numbers, for which the node would fail, from an entry, or return None if none is left.
+    """Remove negative numbers, for which a node would fail, from an entry. Return None if nothing is left.
 
     Examples:
         >>> clamp_negative(Range(-2, None, "H - 2")), clamp_negative(-1)
@@ -246,9 +246,9 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 
 
 def clamp(size: int, bounds: slice) -> slice:
-    """Return the Python slice that selects the same positions of an axis as ONNX and OpenVINO.
+    """Return the Python slice of the positions that ``bounds`` selects in ONNX and OpenVINO.
 
-    A slice backwards from before the first position selects this position there, and nothing in Python.
+    There, a backward slice that starts before the first position selects that position; in Python, nothing.
 
     Examples:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
@@ -319,13 +319,13 @@ def _count_backward(size: Dim, start: int | Range | None, end: int | Range | Non
 
 
 def _is_endless(index: Entry, size: Dim) -> bool:
-    """Return whether an index is past the end of an axis, or the INT_MAX that ONNX recommends for it."""
+    """Return whether a bound is past the end of an axis, or is the INT_MAX that ONNX recommends for that."""
     is_open = isinstance(size, Range) and size.hi is None
     return _get_min(index) >= _get_max(size) or (is_open and index == INT32_MAX)
 
 
 def _is_before(index: int, size: Dim) -> bool:
-    """Return whether an index is before the start of an axis, or the INT_MIN that ONNX recommends for it."""
+    """Return whether a bound is before an axis, or is the INT_MIN that ONNX recommends for that."""
     is_open = isinstance(size, Range) and size.hi is None
     return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
 
@@ -342,7 +342,7 @@ def divide_up(size: Dim, step: int) -> Dim:
 
 
 def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
-    """Return the position of an index of a slice on the axis, counted from 0 and clamped to the axis."""
+    """Return the bound of a slice as a non-negative position, clamped to the size of the axis."""
     if isinstance(index, int) and index < 0:
         place = _ADD(size, index)
         return max(0, place) if isinstance(place, int) else place if _get_min(place) >= 0 else to_size(place)
@@ -371,7 +371,7 @@ def _get_max(size: Dim) -> int:
 
 _BEFORE: Final = (-INT32_MAX, -INT32_MAX - 1)
 _ENDLESS: Final = (1 << 63) - 1
-"""The largest 64-bit integer: no axis reaches it, and slices write it for the end."""
+"""The largest 64-bit integer: slices use it as the end, because no axis reaches it."""
 _ADD: Final = ARITHMETIC["Add"]
 _SUBTRACT: Final = ARITHMETIC["Sub"]
 _MULTIPLY: Final = ARITHMETIC["Mul"]

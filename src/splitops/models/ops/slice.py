@@ -1,4 +1,4 @@
-"""Slice and StridedSlice, which read ranges of axes in steps."""
+"""Slice and StridedSlice, which select ranges of positions along axes, with steps."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
 
 def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
     kind = reader.find_type(operands["data"])
-    return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor parts of bytes
+    return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor sub-byte types
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | None:
-    """Add steps of 1 if a node does not set them, or return None if their number or type is unknown."""
+    """Add steps of 1 if a node does not set them. Return None if their number or type is unknown."""
     if "steps" in operands:
         return operands
     starts, bounds = operands["starts"], [operands.get(name) for name in ("starts", "ends", "axes")]
@@ -116,7 +116,7 @@ _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 
 
 def _iter_keys(operands: Operands) -> Iterator[Any]:
-    """Yield each bound as an index of NumPy, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
+    """Yield a NumPy index for each bound, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
     steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
     if not len(starts) == len(ends) == len(steps):

@@ -33,7 +33,7 @@ def _infer_squeeze(operands: Operands) -> AbstractTensor:
     if axes == [] and not operands.of_layer:
         raise Unknown("runtimes interpret empty axes differently")
     removed = _find_removed_axes(axes or (), len(shape))
-    # Versions differ for an axis of another size than 1: it is kept, or an error.
+    # Versions differ for an axis whose size is not 1: some keep it, others fail.
     if any(isinstance(shape[axis], Range) for axis in removed):
         return AbstractTensor(operands.get_type())
     kept = (size for axis, size in enumerate(shape) if axis not in removed or size != 1)
@@ -58,7 +58,7 @@ def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -
     if not axes:
         return {"data": data}
     if shape is not None:
-        # ONNX rejects an axis of another size than 1, which a layer keeps.
+        # ONNX rejects an axis whose size is not 1, which a layer keeps.
         removed = sorted(_find_removed_axes(axes, len(shape)))
         axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
     return {"data": data, "axes": axes} if axes else writer.add("Identity", [data])

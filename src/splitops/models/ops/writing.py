@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer, Output
 
 ONNX_OPSET: Final = 14
-"""The opset of the nodes that layers become: the first one whose Reshape supports shapes with 0."""
+"""The lowest opset of the nodes that layers become: the first whose Reshape supports shapes with 0."""
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 SIZES: Final = frozenset({INT32, INT64})
@@ -32,14 +32,14 @@ LOGICAL: Final = frozenset({BOOL})
 T = TypeVar("T")
 
 Values = Sequence["ir.Value | None"]
-"""The outputs of a layer; None for one that is unused."""
+"""The outputs of a layer. Unused ones may be None."""
 
 
 class Reader(Protocol):
-    """Reads the inferred facts of the values of an ONNX graph."""
+    """Reads the constants and the inferred types and shapes of an ONNX graph."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant, or None if the model computes them when it runs."""
+        """Return the elements of a constant, or None if they are not available."""
 
     def find_type(self, value: ir.Value) -> ElementType | None:
         """Return the element type, or None if it is unknown."""
@@ -79,17 +79,17 @@ class LayerWriter(Reader, Protocol):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer with one output for ``node``, of the element type of the first input or ``kind``."""
+        """Add a layer with one output for ``node``, of element type ``kind`` or that of the first input."""
 
     def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add a constant of int64, or of ``kind``."""
+        """Add an integer constant of type ``kind``, which is int64 by default."""
 
 
 # Attributes of a layer
 
 
 def require(holds: bool, reason: str) -> None:
-    """Reject a layer for a reason if a condition does not hold."""
+    """Reject a layer by a ModelError with ``reason`` unless ``holds`` is true."""
     if not holds:
         raise ModelError(reason)
 
@@ -97,14 +97,14 @@ def require(holds: bool, reason: str) -> None:
 def require_types(
     builder: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
 ) -> None:
-    """Reject a layer if an input has another element type."""
+    """Raise ModelError unless the element types of all ``sources`` of a layer are among ``types``."""
     for source in sources:
         kind = builder.find_type(source)
         require(kind in types, f"{layer} of {kind} is not specified to be the same in ONNX")
 
 
 def require_broadcast(layer: Layer) -> None:
-    """Reject a layer that ONNX would broadcast differently."""
+    """Raise ModelError if ONNX would broadcast the inputs of a layer differently."""
     # "none" requires equal shapes, and "pdpd" can align the last axes, as NumPy and ONNX do.
     mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
@@ -115,14 +115,14 @@ def require_broadcast(layer: Layer) -> None:
 
 
 def unwrap(fact: T | None, what: str) -> T:
-    """Return an inferred fact, or reject a layer if it is None. ``what`` names it in the error."""
+    """Return an inferred type, shape or size. Raise ModelError, which names it ``what``, if it is None."""
     if fact is None:
         raise ModelError(f"{what} is unknown")
     return fact
 
 
 def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
-    """Return the elements of an input, or reject the layer if it is not constant, as ONNX requires."""
+    """Return the elements of an input. Raise ModelError if it is not constant, because ONNX requires it."""
     constant = builder.read_constant(value)
     if constant is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
@@ -150,7 +150,7 @@ def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:
     """Return the number of elements of a 1-D input, which must be known."""
     shape = unwrap(builder.find_shape(value), what)
-    return unwrap(shape[0] if isinstance(shape[0], int) else None, what)
+    return unwrap(shape[0] if len(shape) == 1 and isinstance(shape[0], int) else None, what)
 
 
 def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:

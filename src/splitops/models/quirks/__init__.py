@@ -1,7 +1,7 @@
-"""Wrong optimisations of runtimes around splits: finds them in a model, and rewrites the nodes.
+"""Find nodes around splits that a runtime optimises wrongly (quirks), and rewrite them.
 
-A limit in the file of a target names a quirk, ``quirk = "..."``. All details are in this package: the rest of
-the code finds matches and rewrites them.
+A limit in the file of a target refers to a quirk by name, ``quirk = "..."``. The patterns are private to this
+package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
 
 
 def find(editor: Editor, runtime: str, *, equal_as_count: bool = False) -> list[Match]:
-    """Return the places of an annotated model that a runtime optimises wrongly, in the order of the model.
+    """Return the matches of the quirks of a runtime in an annotated model, in the order of the model.
 
     With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
     """

@@ -1,9 +1,9 @@
-"""Patterns of nodes in a graph of either format, matched as an optimiser sees it: without idle nodes.
+"""Match patterns of nodes in a graph of either format, as an optimiser does: without idle nodes.
 
-A pattern is written as data:
+An idle node copies its input, for example an Identity or an addition of 0. A pattern is written as data:
 
     "x"                      any value; the same name means the same value
-    -1                       a constant of one element
+    -1                       a constant whose only element is -1
     op("Mul", "x", -1)       the output of a Mul of both, in either order
     (op("Neg", "x"), ...)    one of several
 """
@@ -137,12 +137,12 @@ class GraphView:
             yield from self._match_all(values[1:], patterns[1:], found)
 
     def find_producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
-        """Return the node that produces a value, or None if its operator is not in ``names``."""
+        """Return the producer of a value, past idle nodes, or None if its operator is not in ``names``."""
         node = None if value is None else self.skip_idle(value).producer()
         return node if node is not None and self.name(node) in names else None
 
     def skip_idle(self, value: ir.Value, until: str | None = None) -> ir.Value:
-        """Return the value before all idle nodes, or before those after a node of operator ``until``."""
+        """Return the value that idle nodes copy to ``value``. Stop at a node of the operator ``until``."""
         sources = self._sources.setdefault(until, {})
         if value in sources:
             return sources[value]
@@ -161,7 +161,7 @@ class GraphView:
         return sources[value]
 
     def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the consumers of a value, through idle nodes; if ``name`` is set, those of an operator."""
+        """Return the consumers of a value, past idle nodes. With ``name``, return only those operators."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
@@ -177,13 +177,13 @@ class GraphView:
         return found
 
     def is_only_for(self, value: ir.Value, node: ir.Node) -> bool:
-        """Return whether a node is the only consumer of a value."""
+        """Return whether nothing but ``node`` uses a value, apart from idle nodes between them."""
         return not value.is_graph_output() and all(reader is node for reader in self.find_consumers(value))
 
     # Idle nodes
 
     def find_unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the input that an idle node returns unchanged, or None if the node is not idle."""
+        """Return the value that a node copies if it is idle, else None. Reshapes may be idle as a chain."""
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None
@@ -206,7 +206,7 @@ class GraphView:
         return data if name in _RESHAPING or self._is_in_order(node) else None
 
     def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the other operand of an addition of 0 or a multiplication by 1, else None."""
+        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None."""
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:
@@ -231,7 +231,7 @@ class GraphView:
     # Constants
 
     def number(self, value: ir.Value | None) -> float | None:
-        """Return the element of a constant of one element, or None for other values."""
+        """Return the element of a constant with one element, or None for other values."""
         cast = self.find_producer(value, "Cast")
         data = value if cast is None else cast.inputs[0]
         constant = None if data is None else self.skip_idle(data)
@@ -250,11 +250,11 @@ class GraphView:
     # Splits
 
     def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
-        """Return the split that produces a value and the index of the part, or None."""
+        """Return the split that produces a value and the index of the part, or None if there is none."""
         return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:
-        """Return whether OpenVINO reads a split as its operator Split, which has a number of parts."""
+        """Return whether a split is a Split in OpenVINO, which has a number of parts, not a VariadicSplit."""
         cut = self.editor.read_split_facts(split)
         if cut is None or cut.division.rule not in (SizeRule.EVEN, SizeRule.CEIL):
             equal = None if cut is None or not self._equal_as_count else cut.sizes
@@ -331,6 +331,6 @@ def is_same_shape(one: Shape | None, other: Shape | None) -> bool:
 
 
 def get_static_sizes(shape: Shape | None) -> tuple[int, ...] | None:
-    """Return a shape if all its sizes are known, else None."""
+    """Return a shape, or None if one of its sizes is unknown."""
     found = None if shape is None else tuple(size for size in shape if isinstance(size, int))
     return None if shape is None or found is None or len(found) < len(shape) else found

@@ -1,4 +1,4 @@
-"""Quirks (wrong optimisations of a runtime), their matches in a model, and rewrites that prevent them."""
+"""Quirks (wrong optimisations of a runtime), their matches in a model, and rewrites that avoid them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splitops.models.split_nodes.ways import get_first_way
 class Quirk:
     """A wrong optimisation of a runtime.
 
-    The limit of a target that names it has the affected releases, the source and a case as evidence.
+    The limit that refers to it, in the file of a target, lists the affected releases, the source and a case.
 
     Attributes:
         name: name that limits refer to.
@@ -37,13 +37,13 @@ class Quirk:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A place of a model that an optimiser rewrites wrongly.
+    """Nodes of a model that an optimiser rewrites wrongly.
 
     Attributes:
         quirk: the quirk.
         node: affected split, Slice or Transpose.
         path: nodes of the pattern, in topological order. The optimiser replaces the last one.
-        certain: False if it depends on sizes that are known only at run time.
+        certain: False if the optimised model may be right, for example for some sizes of a dynamic axis.
         channels: range of the channels that the first convolution reads, for quirks of convolutions.
     """
 
@@ -59,12 +59,12 @@ class Match:
         return self.path[-1]
 
     def rewrite(self, editor: Editor) -> str | None:
-        """Rewrite the nodes so that they no longer match, and describe them; None if that is not possible."""
+        """Rewrite the nodes so that they no longer match. Return a description, or None if impossible."""
         return self.quirk.rewrite(editor, self)
 
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
-    """Set the length of each part of the split, because the optimiser matches only a number of parts."""
+    """Set the length of each part, as the optimiser matches only counts of parts. See :class:`Quirk`."""
     node, split_node = match.node, editor.read_split_node(match.node)
     target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:
@@ -79,7 +79,10 @@ def set_lengths(editor: Editor, match: Match) -> str | None:
 
 
 def count_axis_from_the_front(editor: Editor, match: Match, concat: ir.Node) -> str | None:
-    """Make the axis of a Concat non-negative: the optimiser matches, or misreads, only negative ones."""
+    """Make the axis of a Concat non-negative. Return a description, or None if the axis or rank is unknown.
+
+    The optimiser matches or misreads only negative axes.
+    """
     shapes = (find_shape(value) for value in (*concat.outputs, *concat.inputs) if value is not None)
     rank = next((len(shape) for shape in shapes if shape is not None), None)
     axis = editor.find_axis(concat)

@@ -23,7 +23,7 @@ class InputSpec:
     """A declared input of a model.
 
     Attributes:
-        name: its name.
+        name: name of the input.
         aliases: other names that callers may use.
         element_type: its element type, or None if it is not declared.
         shape: its shape, or None if the rank is not declared.
@@ -52,7 +52,7 @@ class InputSpec:
     def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype for an array from a .npy file with dtype ``stored``.
 
-        If .npy does not support the element type, raw and unsigned items of the same size are its elements.
+        If .npy does not support the element type, raw or unsigned items of its size are read as elements.
         """
         element_type = self.element_type
         if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
@@ -62,7 +62,7 @@ class InputSpec:
         return own if raw else stored
 
     def accept(self, dtype: np.dtype[Any], shape: tuple[int, ...], where: Where | None = None) -> None:
-        """Check the dtype and shape of an array for this input."""
+        """Raise ModelError if the dtype or the shape of an array does not match the declaration."""
         expected = self.element_type
         if expected is not None and dtype != expected.numpy and element_type_of(dtype) is not expected:
             found = f"input {shown(self.name)} has element type {element_type_of(dtype) or dtype}"
@@ -85,7 +85,7 @@ def _has_own_npy_type(element_type: ElementType) -> bool:
 
 
 def read_onnx_inputs(graph: GraphProto) -> tuple[InputSpec, ...]:
-    """Return the declared inputs of an ONNX main graph."""
+    """Return the declared inputs of the main graph of an ONNX model."""
     defaults = {tensor.name for tensor in graph.initializer}
     return tuple(_make_input(value.name, value.type, value.name not in defaults) for value in graph.input)
 
@@ -105,7 +105,7 @@ def _make_input(name: str, declared: TypeProto, required: bool) -> InputSpec:
 
 
 def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
-    """Return the declared inputs of OpenVINO IR: its Parameters."""
+    """Return the declared inputs of an OpenVINO IR, which are its Parameters."""
     specs = []
     tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
     for name, layer in zip(make_input_names(model), model.inputs, strict=True):

@@ -54,7 +54,7 @@ class Inputs(Generic[K]):
         return checked
 
     def _make_key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
-        """Return the cache key: dtype and shape of every input. None if the check depends on more."""
+        """Return the dtype and shape of every input as a cache key, or None if the check depends on more."""
         if not self._remembers or type(inputs) is not dict or inputs.keys() != self._keys.keys():
             return None
         known: list[object] = []
@@ -93,7 +93,7 @@ class Inputs(Generic[K]):
 
 
 def _check_value(value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
-    """Check a value and return it. ``symbols`` has the size of each symbol, and the first input with it."""
+    """Check a value, and return it. ``symbols`` has the size of each symbol and the first input with it."""
     if declared.kind == "other" or (value is None and declared.optional):
         return value
     if declared.kind != "sequence":
@@ -137,7 +137,7 @@ def _check_tensor(
 
 
 def _to_texts(array: npt.NDArray[Any], name: str, where: Where) -> npt.NDArray[Any]:
-    """Convert strings of any dtype to an array of str."""
+    """Convert strings of any dtype to an array of str objects."""
     if array.dtype == object and all(isinstance(text, str) for text in array.flat):
         return array
     texts = np.empty(array.size, object)

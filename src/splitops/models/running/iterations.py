@@ -1,4 +1,4 @@
-"""A limit on the iterations of the loops, and the calls of the functions, of a model."""
+"""Limit the iterations of loops and the calls of functions in a run of a model."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from splitops.errors import ModelError, Where
 
 MAX_ITERATIONS: Final = 1 << 22
-"""Maximum iterations and calls in one run of a model, unless the caller sets another limit."""
+"""Maximum number of iterations and calls in one run of a model, unless the caller sets another limit."""
 _MORE: Final = "max_iterations= allows more, as does --max-iterations on the command line"
 
 
 @dataclass(slots=True)
 class IterationBudget:
-    """The iterations and calls in one run of a model: loops and functions can request any number of them.
+    """A budget for the iterations and calls in one run of a model, as a model can request any number.
 
     Attributes:
         limit: maximum number.

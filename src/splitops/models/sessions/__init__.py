@@ -47,10 +47,10 @@ def session(
         engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR if it is installed, and the reference
             for models that it cannot run as specified. ``"onnxruntime"`` and ``"openvino"`` select the
             runtime. ``"reference"`` is ONNX's reference evaluator.
-        isolate: whether the engine runs in a separate process, so that a crash is an error.
+        isolate: whether the engine runs in a separate process, so that a crash becomes an error.
         profile: whether to record the time of each operator, for :meth:`Session.events`.
-        max_iterations: maximum number of iterations of loops and calls of functions in one run. If it is set,
-            a model with loops or functions runs on the reference. None is 4194304.
+        max_iterations: maximum number of iterations of loops and calls of functions in one run, by default
+            4194304. If it is set, a model with loops or functions runs on the reference.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
         **options: options of the engine: ``providers``, ``provider_options`` and ``session_options`` of
@@ -62,7 +62,7 @@ def session(
     Raises:
         ModelError: the model is not well formed; the engine is not installed, rejects the model
             (:class:`EngineError`), or does not have an option.
-        RuleError: no run can make a split of the main graph valid; ``op.version`` if a split does not
+        RuleError: a split of the main graph is invalid in every run; ``op.version`` if a split does not
             exist in the imported opset.
 
     Examples:
@@ -188,7 +188,7 @@ class Session:
 
     @property
     def splits(self) -> tuple[SplitNode, ...]:
-        """The split operators of the model."""
+        """The split nodes of the model."""
         return self._program.splits
 
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
@@ -200,9 +200,9 @@ class Session:
         return self._program.infer_engine_splits(inputs)
 
     def describe(self) -> str:
-        """Describe in one sentence the engine that runs the model, and why a runtime does not.
+        """Describe in one sentence which engine runs the model and, if it is the reference, why.
 
-        After a run, it describes the last run in this thread.
+        After a run, the sentence describes the last run in this thread.
         """
         program, splits = self._program, len(self.splits)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
@@ -219,7 +219,7 @@ class Session:
         return "Session(closed)" if self._closed else f"Session({self.describe()})"
 
     def events(self) -> list[Event]:
-        """Return the events of all operators in the runs so far, and stop profiling.
+        """Return the events of all operators in the runs so far. Call it once: it may stop profiling.
 
         Raises:
             ModelError: the session was made without ``profile=True``, or is closed.

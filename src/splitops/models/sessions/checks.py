@@ -1,8 +1,8 @@
 """Check splits that a runtime does not check: their sizes and lengths become one more output of the model.
 
 It must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
-After the run, these numbers are checked by the rules of the operators. If they break a rule, the results are
-discarded.
+After the run, these numbers are checked against the rules of the operators. If they break a rule, the results
+are discarded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Numbers = Iterator[int]
 
 
 class Rules:
-    """The rules for the numbers of each run."""
+    """The rules for the numbers that each run returns, such as the sizes and lengths of its splits."""
 
     def __init__(self) -> None:
         self._rules: list[Callable[[Numbers], bool]] = []
@@ -90,7 +90,7 @@ class Checks:
         the data.
 
         Raises:
-            ModelError: the split is in a body, or a position in its sequence is computed.
+            ModelError: the split is in a body, or its sequence is read at a computed position.
         """
         builder, data = self._make_builder(node), node.inputs[0]
         assert data is not None
@@ -110,10 +110,10 @@ class Checks:
         self._add(node, values, lambda numbers: _is_valid(known, at, elements, numbers))
 
     def add_loop(self, loop: ir.Node, *, endless: bool) -> None:
-        """Add the check that a loop iterates, from its inputs. ``endless`` allows a trip count of -1.
+        """Add the check that a loop iterates at least once. ``endless`` allows a trip count of -1.
 
         Without an iteration, onnxruntime does not know the sizes of the stacked outputs, and OpenVINO returns
-        those of the previous run.
+        the outputs of the previous run.
 
         Raises:
             ModelError: the loop is in a body.
@@ -128,7 +128,7 @@ class Checks:
         self._add(loop, found, is_iterating)
 
     def join(self) -> None:
-        """Concatenate all numbers to :attr:`numbers`, which becomes an output of an ONNX model."""
+        """Concatenate all numbers into :attr:`numbers`. In an ONNX model, this becomes an output."""
         graph = self._editor.model.graph
         last = next((node for node in reversed(graph) if node in self._values), None)
         if last is not None:
@@ -176,9 +176,10 @@ def _find_lengths_input(split_node: SplitNode) -> int | None:
 
 
 def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
-    """Compute the length for a -1 in the graph, at least 0, and replace other negative lengths by 0.
+    """Bound the lengths of a split in the graph: in ONNX, negative ones become 0.
 
-    Every runtime rejects these lengths if they do not add up.
+    In OpenVINO, -1 becomes the rest of the axis, but at least 0. Every runtime rejects bounded lengths that
+    do not add up.
     """
     at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
@@ -197,7 +198,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
-    """Return the lengths with -1 replaced by the rest of the axis."""
+    """Return the lengths with -1 replaced by the rest of the axis, but at least by 0."""
 
     def add_layer(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
         return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
@@ -212,9 +213,9 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
 
 
 def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
-    """Return the minimum length of a sequence for all reads of its elements.
+    """Return the smallest length of a sequence with which every element that is read exists.
 
-    A form that reads parts of the data instead would return values even if an element does not exist.
+    A rewrite that reads parts of the data instead would return values even if an element does not exist.
 
     Raises:
         ModelError: a position is computed.

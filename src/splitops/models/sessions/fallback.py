@@ -1,6 +1,7 @@
-"""Decide whether an engine can run a model as specified: limits that its splits meet, and endless loops.
+"""Decide whether an engine can run a model as specified, given the engine's known limits and endless loops.
 
-If a reason is left after the rewrites of :mod:`splitops.models.fix`, the reference runs the whole model.
+If a limit still applies after the rewrites of :mod:`splitops.models.fix`, the engine is rejected: with
+``"auto"``, the reference runs the whole model.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _ANY_SIZE: Final = 1 << 62
 REPEATING: Final = frozenset({"Loop", "Scan", "SequenceMap", "TensorIterator"})
 
 NodeKey = tuple[str | None, str | None]
-"""A node by the path of its graph and its label. Nodes that share both are treated in the same way."""
+"""The path of a node's graph and the label of the node. Nodes that share both are treated as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def analyse_splits(
     Args:
         split_nodes: the splits; a split in a function appears once per call.
         context: facts about the model.
-        editor: editor of the model, or None if no node can be part of a quirk.
+        editor: editor of the model, or None if no node can be part of a quirk, a pattern that the runtime
+            fuses wrongly.
         engine: the runtime.
         traced: whether the nodes before the splits are complete, so that their data can be traced to inputs.
     """
@@ -174,7 +176,7 @@ def make_key(split_node: SplitNode | SplitReport) -> NodeKey:
 
 
 def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
-    """Describe the broken rule of a split or the first limit that it meets; None if there is none."""
+    """Describe the broken rule of a split or the first limit that applies to it, or return None."""
     if split_node.error is not None:
         return f"it breaks a rule: {split_node.error.message}"
     if len(split_node.outputs) > _MAX_OUTPUTS:
@@ -196,12 +198,12 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
 
 
 _CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
-"""Limits that a check in the graph excludes if they are only possible."""
+"""Limits that a check in the graph excludes if it is uncertain whether they apply."""
 _NARROWED: Final = "openvino.narrowed-values"
 _MOVING: Final = frozenset(
     ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]
 ).union(["Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"])
-"""Operators that return elements of their first input; Concat of all inputs."""
+"""Operators that return elements of their first input or, for Concat, of all inputs."""
 _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
@@ -274,7 +276,7 @@ def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
 
 
 def _is_rounded(split_node: SplitNode) -> bool:
-    """Return whether num_outputs may divide an axis whose size float32 cannot represent."""
+    """Return whether ``num_outputs`` divides an axis that may be too long to be exact in float32."""
     binding = split_node.binding
     division = None if binding is None else binding.division
     if binding is None or division is None or division.rule is not SizeRule.CEIL:
@@ -331,10 +333,10 @@ def needs_check(split_node: SplitNode, analysis: Analysis) -> bool:
 
 
 def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
-    """Raise the first reason that is left after the rewrites.
+    """Check that no limit still applies after the rewrites.
 
     Raises:
-        EngineError: a reason is left.
+        EngineError: the first limit that applies.
     """
     if analysis.first_reason is not None:
         node, reason = analysis.first_reason
@@ -358,9 +360,9 @@ def find_refusal(model: ir.Model) -> str | None:
 
 
 def _count_iterations(graph: Iterable[ir.Node]) -> float:
-    """Return the number of iterations of the loops of a graph that are certain.
+    """Estimate the number of loop iterations in a graph, including those of nested loops.
 
-    An unknown number of iterations counts as one. A loop that does not end counts as infinite.
+    An unknown trip count counts as one, and that of an endless loop as infinite.
     """
     count = 0.0
     for node in graph:
@@ -400,7 +402,7 @@ def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
-    """Return whether a node is a loop that may not iterate, so that a runtime returns wrong values.
+    """Return whether a node is a loop that may have no iteration, and a runtime then returns wrong values.
 
     onnxruntime infers the sizes of an empty result from the body only. OpenVINO returns the result of the
     previous run.

@@ -19,11 +19,11 @@ from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import plan_request
 
 _MAX_LENGTHS: Final = 64
-"""Maximum number of integers of an input that may be lengths."""
+"""Maximum size of an integer input that may be the lengths of a split."""
 
 
 def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[SplitNode]:
-    """Infer the splits of a model for the types and shapes of ``inputs``, and the elements of small ones."""
+    """Infer the splits of a model from the types and shapes of ``inputs``, and the elements of small ones."""
     split_nodes: list[SplitNode] = []
     ShapeInterpreter(model, where, split_nodes.append, given=_make_abstract_inputs(model, inputs)).run()
     return split_nodes
@@ -42,7 +42,7 @@ def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir
 
 
 def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
-    """Yield each input of a model with the names that it may be called by."""
+    """Yield each input of a model with its possible names."""
     if not has_layers(model):
         yield from (((value.name or "",), value) for value in model.graph.inputs)
         return
@@ -53,7 +53,7 @@ def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
 
 
 def plan_split_node(split_node: SplitNode) -> Plan | None:
-    """Plan a split, or return None if inference does not know all of its sizes."""
+    """Plan a split. Return None if a size is unknown or the split is invalid."""
     binding = split_node.binding
     if binding is None or binding.axis is None or binding.division is None or binding.squeeze is None:
         return None

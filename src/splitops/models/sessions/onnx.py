@@ -132,14 +132,14 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty: an operator may crash on it."""
+    """Return an error if an input is empty, so that an operator may crash on it, or None."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None
 
 
 def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
-    """Return a model without defaults of inputs, which OpenVINO treats as constants, and the defaults."""
+    """Return a model without the defaults of inputs, and the defaults: OpenVINO would fix their values."""
     inputs = {value.name for value in proto.graph.input}
     defaults = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name in inputs}
     if not defaults:
@@ -172,7 +172,7 @@ def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> P
 
 
 def _name_nodes(nodes: Any) -> None:
-    """Name nodes as in messages of splitops, so that messages of runtimes contain these names."""
+    """Set the names of nodes to their labels in messages of splitops, so that runtimes report these."""
     for node in nodes:
         node.name = node_label(node)
 

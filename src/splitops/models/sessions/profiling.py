@@ -27,7 +27,7 @@ _MOVERS: Final = frozenset(
         *("SequenceAt", "SequenceConstruct", "StridedSlice", "Tile"),
     }
 )
-"""Operators that only move data, by the engines' names."""
+"""Names, in the engines, of operators that only move data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def make_chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def time_calls(run: Callable[[], object], times: int) -> list[float]:
-    """Call ``run`` and return the seconds of each call."""
+    """Call ``run`` ``times`` times, and return the seconds of each call."""
     found = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -130,7 +130,7 @@ def time_calls(run: Callable[[], object], times: int) -> list[float]:
 
 
 def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Return the median seconds of each function. Calls are interleaved, so that all see the same load."""
+    """Return the median seconds of each function. Interleaved calls see the same load of the machine."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()

@@ -1,4 +1,4 @@
-"""Run a model on an engine, and fall back to the reference for runs that the engine cannot do."""
+"""Run a model on an engine, and fall back to the reference for runs at which the engine fails."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from splitops.splitting.binding import Fact
 
 
 class CheckError(EngineError):
-    """A check failed: the results of the engine are discarded."""
+    """A check before or after a run of the engine failed: its results, if any, are discarded."""
 
 
 class _LastRun(threading.local):
     """The last run of each thread.
 
     Attributes:
-        failure: the error of the engine if the reference ran the model.
+        failure: the error of the engine if the reference ran the model instead, or None.
     """
 
     failure: EngineError | None = None
@@ -90,7 +90,7 @@ class EngineModel:
         """Run the model.
 
         Raises:
-            CheckError: a split would be invalid, or a value would not keep its bits.
+            CheckError: a split is invalid, a loop does not iterate, or an input does not fit 32 bits.
             EngineError: the engine fails.
         """
         feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
@@ -115,7 +115,7 @@ class SessionProgram(ABC):
     Attributes:
         engine: the engine, or None for the reference.
         rejection: the error of the requested engine if it cannot run the model.
-        last: the last run of a thread.
+        last: the last run of each thread.
         inputs, outputs, splits: the declared inputs, the names of the outputs, and the splits.
         rewritten: the splits that are rewritten for the engine.
     """
@@ -150,7 +150,11 @@ class SessionProgram(ABC):
         self._preflight: Callable[[Mapping[str, Any]], EngineError | None] | None = None
 
     def _start(self) -> None:
-        """Prepare the model for the engine, or else for the reference."""
+        """Prepare the model for the engine or, if it cannot run the model, for the reference.
+
+        Raises:
+            EngineError: the engine was requested by name, and fails other than by an empty tensor.
+        """
         if self.engine is not None:
             try:
                 self._prepared = self._prepare(self.engine)
@@ -183,11 +187,11 @@ class SessionProgram(ABC):
         """Rewrite the splits of a model for an engine, and add the checks.
 
         Returns:
-            The checks, and the rewritten splits.
+            The checks, and the splits of the rewritten model.
 
         Raises:
-            EngineError: a split still meets a limit.
-            ModelError: a split that needs a check is in a body.
+            EngineError: a limit of the engine still applies.
+            ModelError: a check that is needed cannot be added.
         """
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in iter_all_nodes(nodes) if may_not_iterate(node, engine.name)]
@@ -206,7 +210,7 @@ class SessionProgram(ABC):
             ):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
-            if may_not_iterate(loop, engine.name):  # again, with the inferred inputs
+            if may_not_iterate(loop, engine.name):  # a second test, with the inferred inputs
                 checks.add_loop(loop, endless=is_ir)
         checks.join()
         looks = chain([first], iter(look, None))
@@ -268,9 +272,10 @@ class SessionProgram(ABC):
         return self._in_child
 
     def _fall_back(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        """Run the model on the reference after the engine failed, for the broken rule or the right result.
+        """Run the model on the reference after the engine failed, to find the broken rule or the result.
 
-        Raises ``error`` if the reference fails, too, or if a requested engine failed at another node.
+        Raise ``error`` if the reference fails for another reason, too. Raise it at once if the engine was
+        requested by name and failed at another operator, unless this crashed its child process.
         """
         of_split = isinstance(error, EmptyTensorError | CheckError) or error.operator in FAMILY[""]
         if not (self._fallback or of_split or self._is_child(error)):
@@ -305,14 +310,14 @@ class SessionProgram(ABC):
             yield from infer_splits(self._make_nodes(), self._where, inputs)
 
     def close(self) -> None:
-        """Close all compiled programs."""
+        """Close all compiled programs, and the child process."""
         for program in self.programs:
             program.close()
         self.programs.clear()
         if self._child is not None:
             self._child.close()
 
-    # What depends on the format
+    # Methods that depend on the format
 
     @abstractmethod
     def _prepare_reference(self) -> Prepared:
@@ -322,7 +327,7 @@ class SessionProgram(ABC):
     def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:
         """Prepare the model for an engine.
 
-        ``guarded`` runs it in a child process, with checks of tensors that are empty depending on values.
+        With ``guarded``, it runs in a child process, with checks of tensors that may be empty.
 
         Raises:
             SplitError: the engine cannot run the model.
@@ -330,7 +335,7 @@ class SessionProgram(ABC):
 
     @abstractmethod
     def _make_nodes(self) -> ir.Model:
-        """Return the model as nodes, which must not be changed."""
+        """Return the model in onnx-ir, which must not be changed."""
 
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
@@ -342,7 +347,7 @@ def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
     """Raise the error of a split in the main graph that is invalid in every run.
 
-    Only constants and the declared types and shapes of ``inputs`` count, as every run checks these. Other
+    Only constants and the declared types and shapes of ``inputs`` are used, as every run checks these. Other
     declarations may be wrong.
     """
     for split_node in split_nodes:

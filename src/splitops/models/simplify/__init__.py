@@ -1,4 +1,4 @@
-"""Simplification of models: rewrites of splits and of the nodes around them."""
+"""Simplify models: rewrite splits and the nodes around them."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def simplify(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         rewrites: names from :data:`REWRITES`; None is all rewrites that are on by default.
-        allow: permitted changes: ``"numerics"``, the last bits of floats, required by ``split-weights``.
+        allow: permitted changes: ``"numerics"``, the last bits of floats, which ``split-weights`` may change.
         limit: maximum size of a constant that ``fold-constants`` creates, in bytes; None is 65536.
-        allow_links: whether links to the other files of a model file may lead out of its folder, as in
+        allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
 
     Returns:
@@ -83,7 +83,8 @@ def simplify(
         path.
 
     Raises:
-        ModelError: the model is not well formed, or the name of a rewrite or allowance is unknown.
+        ModelError: the model is not well formed, the name of a rewrite or allowance is unknown, or ``limit``
+            is not an integer.
 
     Examples:
         >>> import onnx.parser
@@ -135,7 +136,7 @@ all parts of a split are in their order
     from splitops.models.graph.provenance import read_fixed_runtimes
     from splitops.models.simplify.driver import simplify_copy
 
-    select_rewrites(rewrites)  # wrong names are reported before a wrong model
+    select_rewrites(rewrites)  # wrong names are reported before faults of the model
     if limit is not None and not isinstance(limit, int):
         raise ModelError(f"limit = {shown(limit)} is not an integer: pass a number of bytes")
     options: dict[str, Any] = {"allow": check_allowed(allow)} | ({} if limit is None else {"limit": limit})
@@ -146,7 +147,7 @@ all parts of a split are in their order
 
 
 def infer_first() -> ir.passes.InPlacePass:
-    """Return a pass that annotates values with inferred types and shapes, for the rewrites that follow it."""
+    """Return a pass that annotates values with inferred types and shapes, for the rewrites after it."""
     from splitops.models.simplify.driver import AnnotateInferredPass
 
     return AnnotateInferredPass()

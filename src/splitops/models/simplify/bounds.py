@@ -1,4 +1,4 @@
-"""Arithmetic of Slice bounds. A Python ``slice`` means the same as the bounds of an ONNX Slice."""
+"""Arithmetic of Slice bounds, as Python ``slice`` objects with the meaning of the bounds of an ONNX Slice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from splitops.models.ops.shapes import clamp, list_positions
 from splitops.spec.sizes.dims import Dim, Shape
 
 _MAX: Final = (1 << 63) - 1
-"""Maximum size of an axis. As the end of a Slice, it is the end of every axis."""
+"""Maximum size of an axis. If a Slice ends there, it ends at the end of every axis."""
 
 
 def is_whole_axis(bounds: slice, size: Dim) -> bool:
-    """Return whether bounds select the whole axis in its order, for every value of ``size``.
+    """Return whether bounds select the whole axis in order, for every value of ``size``.
 
     Examples:
         >>> from splitops.spec.sizes.dims import UNKNOWN, Range
@@ -40,7 +40,7 @@ def drop_whole_axes(bounds: Mapping[int, slice], shape: Shape) -> dict[int, slic
 
 
 def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
-    """Return the bounds of the Slice that equals ``inner`` followed by ``outer``, or None if there is none.
+    """Return the bounds of a Slice that equals ``inner`` followed by ``outer``, or None if none is known.
 
     Examples:
         >>> from splitops.spec.sizes.dims import UNKNOWN
@@ -63,7 +63,9 @@ def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
 
 
 def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | None:
-    """Return the only axis that is not selected whole, and its positions; None if its size is unknown.
+    """Return the axis that is not selected whole, and its positions.
+
+    Return None if there is not exactly one such axis, or if its size is unknown.
 
     Examples:
         >>> find_sliced_axis({0: slice(0, 9, 1), 1: slice(-2, 9, 1)}, (4, 8))
@@ -78,7 +80,7 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
 
 
 def find_stride(taken: Collection[range], size: int) -> int | None:
-    """Return the step of ranges that together are a whole axis, one from each start, or None.
+    """Return the step n of ranges that cover an axis, one from each of the first n positions, or None.
 
     Examples:
         >>> find_stride([range(1, 6, 2), range(0, 6, 2)], 6), find_stride([range(0, 6, 2)], 6)
@@ -94,7 +96,7 @@ def find_stride(taken: Collection[range], size: int) -> int | None:
 
 
 def list_strided_ranges(step: int, size: int) -> list[range]:
-    """Return the positions of an axis in steps of ``step``, one range for each start.
+    """Return the positions of an axis in steps of ``step``, as one range for each start.
 
     Examples:
         >>> list_strided_ranges(2, 6)

@@ -1,4 +1,4 @@
-"""Rewrites of Split and Concat that undo each other, and of nested Concats."""
+"""Rewrites of Splits and Concats that undo each other, and of nested Concats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from splitops.models.split_nodes.static_facts import (
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
-"""An input of a Concat that is a part: its split, on the same axis, and its index. None for other inputs."""
+"""The split and the index of a part that a Concat on the same axis reads. None for other inputs."""
 
 
 def split_concat(node: ir.Node, editor: Editor) -> None:
     """Remove the split of parts that are concatenated again in their order.
 
-    All parts of a Split are replaced by its data, neighbouring parts without other uses by one part.
+    All parts of a split are replaced by its data. Adjacent parts without other uses are replaced by one part.
     """
     items = _read_items(node, editor)
     if any(items) and not _replace_whole_splits(node, items, editor):
@@ -36,7 +36,7 @@ def split_concat(node: ir.Node, editor: Editor) -> None:
 
 
 def _read_items(node: ir.Node, editor: Editor) -> list[Item]:
-    """Return an item for each input of a Concat; an empty list if an input is absent."""
+    """Return an item for each input of a Concat, or an empty list if an input is absent."""
     inputs = [value for value in node.inputs if value is not None]
     return [_read_item(node, value, editor) for value in inputs] if len(inputs) == len(node.inputs) else []
 
@@ -48,7 +48,10 @@ def _read_item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
 
 
 def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
-    """Replace all parts of a Split by its data, for each such Split; return whether there was one."""
+    """Replace the parts of each split that a Concat reads completely by the data of the split.
+
+    Return whether the Concat was changed.
+    """
     inputs, values = list(node.inputs), list[ir.Value | None]()
     begin = 0
     splits: list[ir.Node] = []
@@ -84,7 +87,7 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
         editor.set_inputs(node, values)
         after = f"Concat of {len(values)} inputs instead of {len(inputs)}"
     for split in splits:
-        # Other passes may not run, so this one removes the Splits that it leaves unused.
+        # Other passes may be disabled, so this one removes the Splits that are unused now.
         if not any(map(has_consumers, split.outputs)):
             editor.remove(split)
     editor.record(where, before, after, "all parts of a split are in their order")
@@ -92,7 +95,7 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
 
 
 def _merge_runs(node: ir.Node, editor: Editor) -> None:
-    """Merge each run of neighbouring parts that only a Concat uses into one part of its split.
+    """Merge each run of adjacent parts that only a Concat uses into one part of their split.
 
     All Concats of a split are rewritten at once, so that the work is linear in its number of parts.
     """
@@ -110,7 +113,7 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
-    """Return the index ranges of neighbouring parts that only this Concat uses, by their split."""
+    """Return the index ranges of adjacent parts that only this Concat uses, by their split."""
     items, spans = _read_items(node, editor), dict[ir.Node, list[range]]()
     for run in find_runs(items):
         item = items[run.start]
@@ -169,7 +172,7 @@ def _is_complete(facts: SplitFacts, sizes: tuple[int, ...]) -> bool:
 
 
 def concat_split(node: ir.Node, editor: Editor) -> None:
-    """Replace the parts of a split Concat by its inputs, if they have the same boundaries.
+    """Replace the parts of a split by the inputs of the Concat before it, if they have the same boundaries.
 
     If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless
     that needs more nodes.
@@ -190,7 +193,7 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     if any(map(editor.has_fixed_name, node.outputs)):
         return
     if dead and not _can_always_concatenate(tensors, facts.axis, facts.rank):
-        return  # the Concat would be removed with the split, although it could fail
+        return  # the Concat would be removed as well, although it could fail
     groups = _match_inputs(facts, tensors)
     if groups is None:
         return
@@ -223,7 +226,7 @@ def _match_inputs(facts: SplitFacts, tensors: Sequence[AbstractTensor | None]) -
     if len(sizes) != len(pieces):
         return None
     if len(sizes) == len(facts.parts) and all(map(is_same_size, sizes, facts.parts)):
-        # The sizes then sum to that of the axis, so the split cannot fail.
+        # The sizes then add up to the size of the axis, so the split cannot fail.
         return [range(index, index + 1) for index in range(len(sizes))]
     exact = [piece for piece in sizes if isinstance(piece, int)]
     if len(exact) != len(sizes) or facts.sizes is None or not facts.removable:
@@ -232,7 +235,7 @@ def _match_inputs(facts: SplitFacts, tensors: Sequence[AbstractTensor | None]) -
 
 
 def remove_single_concat(node: ir.Node, editor: Editor) -> None:
-    """Replace a Concat of one value by the value."""
+    """Replace a Concat of a single value by that value."""
     data, output = node.inputs[0], node.outputs[0]
     rank = None if data is None else find_shape(data)
     if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(output):
@@ -266,7 +269,7 @@ def merge_concats(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
-    """Return the Concat that a Concat can be merged into, or None."""
+    """Return the Concat into which a Concat can be merged, or None."""
     reader = editor.find_sole_consumer(node.outputs[0])
     if reader is None or editor.find_role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None

@@ -21,7 +21,7 @@ Content = tuple[npt.NDArray[Any], ElementType]
 def fold_constants(node: ir.Node, editor: Editor, limit: int = DEFAULT_LIMIT) -> None:
     """Replace statically known parts, such as those of constants and shapes, by constants.
 
-    A constant has at most ``limit`` bytes.
+    Each new constant has at most ``limit`` bytes.
     """
     facts, data = editor.read_split_facts(node), node.inputs[0]
     if facts is None or data is None:
@@ -81,8 +81,8 @@ def _count_bytes(content: Content) -> int:
 def split_initializers(node: ir.Node, editor: Editor) -> None:
     """Replace a constant that only a split uses by one constant per part.
 
-    The weights of a fused QKV projection become three with the same total size. External data is not copied
-    if each part is contiguous in its file.
+    The weights of a fused QKV projection become three constants of the same total size. External data is not
+    copied if each part is contiguous in its file.
     """
     facts, data = editor.read_split_facts(node), node.inputs[0]
     sizes = None if facts is None else facts.sizes

@@ -1,4 +1,4 @@
-"""The driver of a simplification: infer the model and apply the rewrites, until none applies."""
+"""The driver of a simplification: infer the model and apply rewrites, repeatedly until none applies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def simplify_copy(
 
 
 def replace_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
-    """Return a report whose model, and count of nodes, is a later version of the simplified model."""
+    """Return a report with a later version of the simplified model, and with its number of nodes."""
     nodes = count_nodes(CheckedModel.read(model, weights=False).nodes)
     return replace(found, model=model, nodes_after=nodes)
 
@@ -89,6 +89,9 @@ class AnnotateInferredPass(ir.passes.InPlacePass):
 
 
 def count_nodes(model: ir.Model) -> int:
-    """Return the number of nodes in all graphs of a model, without inputs, results and constants of IR."""
+    """Return the number of nodes in the main graph and its subgraphs.
+
+    Functions are not counted, nor are the inputs, results and constants of OpenVINO IR.
+    """
     ends: frozenset[str] = frozenset() if not has_layers(model) else _ENDS
     return sum(node.op_type not in ends for graph in model.graphs() for node in graph)

@@ -1,4 +1,4 @@
-"""The effect of Reshapes and Transposes on axes, computed from sizes: axes are products of factors."""
+"""The effect of Reshapes and Transposes on axes, which are described as products of factors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Axis = list[Factor]
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """A Reshape. In its pattern, 0 keeps the axis of the same index, and -1 is the remaining size."""
+    """A Reshape. In its pattern, 0 keeps the axis at the same index, and -1 is the remaining size."""
 
     pattern: tuple[int, ...]
     shape: Shape
@@ -40,21 +40,21 @@ Move = Regroup | Permute
 
 
 class Factored:
-    """A tensor after Reshapes and Transposes: the factors of the axes of its source, in another order."""
+    """A tensor after Reshapes and Transposes: the factors of its source axes, reordered and regrouped."""
 
     def __init__(self, shape: Shape) -> None:
         self.source: list[Axis] = [[] if size == 1 else [Factor(size)] for size in shape]
         self.axes: list[Axis] = [list(axis) for axis in self.source]
 
     def permute(self, order: Sequence[int]) -> bool:
-        """Apply a Transpose; return False if ``order`` is not a permutation of the axes."""
+        """Apply a Transpose. Return False if ``order`` is not a permutation of the axes."""
         if sorted(order) != list(range(len(self.axes))):
             return False
         self.axes = [self.axes[axis] for axis in order]
         return True
 
     def reshape(self, shape: Shape) -> bool:
-        """Apply a Reshape; return False if an axis of ``shape`` is not a product of consecutive factors.
+        """Apply a Reshape. Return False if an axis of ``shape`` is not a product of consecutive factors.
 
         Examples:
             >>> factored = Factored((4, 6))
@@ -76,7 +76,7 @@ class Factored:
         return True
 
     def _pop_factors(self, factors: list[Factor], size: Dim) -> Axis | None:
-        """Remove the first factors, with product ``size``, and return them. The last one may be divided."""
+        """Remove and return first factors with the product ``size``, or None. The last one may be divided."""
         if not isinstance(size, int):
             return [factors.pop(0)] if factors and is_same_size(factors[0].size, size) else None
         popped: Axis = []
@@ -93,7 +93,7 @@ class Factored:
         return popped
 
     def find_leading(self, axis: int, size: int) -> Factor | None:
-        """Return the outermost factor of an axis, with a given size, if a source axis begins with it."""
+        """Return the outermost factor of an axis, divided to ``size``. None if it begins no source axis."""
         factors = self.axes[axis]
         first = factors[0] if factors else None
         if first is None or not isinstance(first.size, int) or size < 2 or first.size % size:
@@ -103,7 +103,7 @@ class Factored:
         return first if any(source[:1] == [first] for source in self.source) else None
 
     def make_part(self, factor: Factor, size: int, without: int | None = None) -> Factored:
-        """Return the factors of a part, with another size of ``factor`` and without axis ``without``."""
+        """Return the tensor of a part: ``factor`` has the size ``size``, the axis ``without`` is removed."""
         own = [] if size == 1 else [Factor(size)]
         found = Factored(())
         found.source = [_replace(axis, factor, own) for axis in self.source]
@@ -111,7 +111,7 @@ class Factored:
         return found
 
     def _split_factor(self, factor: Factor, outer: int) -> tuple[Factor, Factor]:
-        """Divide a factor into one of size ``outer`` and the rest, in all axes."""
+        """Divide a factor, in all axes, into a factor of size ``outer`` and the rest."""
         assert isinstance(factor.size, int)
         pair = [Factor(outer), Factor(factor.size // outer)]
         self.source = [_replace(axis, factor, pair) for axis in self.source]
@@ -124,7 +124,7 @@ def _replace(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
 
 
 def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return the fewest moves from ``source`` to ``target``, or None if no Reshape can set the shape.
+    """Return as few moves as possible from ``source`` to ``target``, or None if no Reshape can set the shape.
 
     Examples:
         >>> factored = Factored((5, 24))
@@ -172,7 +172,7 @@ def _is_run(axis: Axis, order: Sequence[Factor]) -> bool:
 def _permute_axes(
     source: Sequence[Axis], target: Sequence[Axis], wanted: Sequence[Factor]
 ) -> tuple[list[Axis], Permute]:
-    """Return the axes in the order of ``wanted``, those of size 1 as in ``target``, and the Transpose."""
+    """Return the axes in the order of ``wanted``, with sizes of 1 as in ``target``, and the Transpose."""
     filled = sorted(
         (index for index, axis in enumerate(source) if axis), key=lambda index: wanted.index(source[index][0])
     )
@@ -187,7 +187,7 @@ def _permute_axes(
 
 
 def _find_reshape(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return the Reshape between two groupings of factors: an empty list if equal, None if impossible."""
+    """Return the Reshape between two groupings of factors: no move if they are equal, None if impossible."""
     if list(source) == list(target):
         return []
     pattern: list[int] = []

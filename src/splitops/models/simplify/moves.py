@@ -1,4 +1,4 @@
-"""Rewrites of Reshapes and Transposes: shorter chains, and splits that are hoisted above them."""
+"""Rewrites that shorten chains of Reshapes and Transposes, or hoist splits above them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from splitops.models.simplify.slices import find_gathered_axis
 
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
 _LONGEST: Final = 16
-"""Maximum length of a chain that is rewritten at once: it keeps the work linear in the number of nodes."""
+"""Maximum length of a chain that is rewritten at once, so that the work is linear in the number of nodes."""
 
 
 def merge_reshapes(node: ir.Node, editor: Editor) -> None:
-    """Replace a chain of Reshapes and Transposes without other uses by the shortest equal chain.
+    """Replace a chain of Reshapes and Transposes without other uses by a shorter equivalent chain.
 
-    Squeeze, Unsqueeze and Flatten count as Reshapes. A Reshape to a computed shape is unchanged, unless its
+    Squeeze, Unsqueeze and Flatten count as Reshapes. A Reshape to a computed shape is unchanged unless its
     sizes are inferred.
     """
     data = node.inputs[0]
@@ -63,7 +63,7 @@ class HoistedPart:
     size: int
     end: ir.Value
     old_nodes: Sequence[ir.Node]
-    """The present nodes from the part to ``end``."""
+    """The existing nodes from the part to ``end``."""
     moves: Sequence[Move]
     """The new Reshapes and Transposes from the part to ``end``."""
 
@@ -91,7 +91,7 @@ def hoist_splits(node: ir.Node, editor: Editor) -> None:
 
 
 def _hoist(above: list[ir.Node], partition: AxisPartition, editor: Editor) -> bool:
-    """Hoist a split above nodes; return False, without a change, if it is impossible or saves no nodes."""
+    """Hoist a split above nodes. Return False, without a change, if this is impossible or saves no nodes."""
     source, found = above[0].inputs[0], plan_hoist(above, partition, editor)
     if source is None or found is None:
         return False
@@ -114,7 +114,7 @@ def _hoist(above: list[ir.Node], partition: AxisPartition, editor: Editor) -> bo
 
 
 def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartition | None:
-    """Return the partition by a split, or by Gathers of every position, or None if it is not static."""
+    """Return the partition of an axis by a split or by Gathers of all positions, or None if it is unknown."""
     facts = editor.read_split_facts(node)
     if facts is not None:
         sizes = facts.sizes
@@ -135,7 +135,7 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
 def plan_hoist(
     chain: Sequence[ir.Node], partition: AxisPartition, editor: Editor
 ) -> tuple[int, list[HoistedPart]] | None:
-    """Return the axis and the parts of the equal split of the first input of ``chain``, or None."""
+    """Return the axis and the parts of a split before ``chain`` that equals ``partition``, or None."""
     source = chain[0].inputs[0]
     shape = None if source is None else find_shape(source)
     if shape is None:
@@ -149,7 +149,7 @@ def plan_hoist(
         return None
     axis = next(index for index, factors in enumerate(factored.source) if factors[:1] == [factor])
     size = shape[axis]
-    assert isinstance(size, int)  # because its factor has a size
+    assert isinstance(size, int)  # its factor has an exact size
     parts = []
     for length, value in zip(partition.sizes, partition.parts, strict=True):
         part = factored.make_part(factor, length // unit, partition.axis if partition.squeezed else None)
@@ -163,7 +163,7 @@ def plan_hoist(
 
 
 def find_reshapes_before(value: ir.Value, node: ir.Node, editor: Editor) -> list[ir.Node]:
-    """Return the chain of Reshapes and Transposes before a node, each used only by the next, in order."""
+    """Return the Reshapes and Transposes before ``value``, in order. Only the last may have other uses."""
     chain: list[ir.Node] = []
     while len(chain) < _LONGEST:
         op = value.producer()
@@ -194,7 +194,7 @@ def _trace_moves(value: ir.Value, factored: Factored, editor: Editor) -> list[ir
 
 
 def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:
-    """Apply a Reshape or Transpose to ``factored``; return False for other nodes and unknown shapes."""
+    """Apply a Reshape or Transpose to ``factored``. Return False for other nodes or unknown shapes."""
     role = editor.find_role(node)
     if role is Role.TRANSPOSE:
         order = editor.read_permutation(node, len(factored.axes))
@@ -204,7 +204,7 @@ def _apply_node(factored: Factored, node: ir.Node, editor: Editor) -> bool:
 
 
 def apply_moves(found: Sequence[Move], before: ir.Node, value: ir.Value, editor: Editor) -> ir.Value:
-    """Add Reshapes and Transposes of ``value`` before a node, and return the last output."""
+    """Add Reshapes and Transposes of ``value`` before the node ``before``, and return the last output."""
     builder = editor.make_builder(before)
     for move in found:
         if isinstance(move, Permute):

@@ -1,4 +1,4 @@
-"""Rewrites of a split by its part sizes and by the parts that are used."""
+"""Rewrites of splits that depend on the sizes of their parts and on the parts that are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splitops.spec.sizes.dims import Shape
 
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
-    """Remove a Split whose only non-empty part is the whole axis. Its empty parts must be unused."""
+    """Remove a split one of whose parts is the whole axis. Its other, empty parts must be unused."""
     facts, data = editor.read_split_facts(node), node.inputs[0]
     if facts is None or data is None or not facts.removable or not facts.complete:
         return
@@ -33,8 +33,8 @@ def remove_whole_part(node: ir.Node, editor: Editor) -> None:
 def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     """Remove unused parts.
 
-    Unused neighbours are merged into one part, empty unused parts are removed. A Split without used parts is
-    removed. A Split with one used part is replaced by a Slice.
+    Adjacent unused parts are merged into one, and empty unused parts are removed. A Split without used parts
+    is removed. A Split with one used part is replaced by a Slice.
     """
     facts, data = editor.read_split_facts(node), node.inputs[0]
     read = [has_consumers(output) for output in node.outputs]
@@ -48,7 +48,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
         return
     sizes = facts.sizes
     if sizes is None or (isinstance(facts.size, int) and sum(sizes) != facts.size):
-        return  # fewer outputs than parts: the parts after the last output are not declared
+        return  # there are fewer outputs than parts: the last parts are not declared
     at = read.index(True)
     if sum(read) == 1 and sizes[at] == facts.size:
         return  # remove-whole-part handles this
@@ -79,7 +79,7 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
         return
     parts = list(zip(node.outputs, facts.parts, strict=True))
     if not facts.removable and not any(has_consumers(output) for output, size in parts if size != 0):
-        return  # an unused split may be removed, and with it its check of the size of the axis
+        return  # the unused split may then be removed, and with it the check of the size of the axis
     before, where = editor.describe(node), editor.locate(node)
     for output, size in parts:
         tensor = get_abstract_value(output)
@@ -132,7 +132,7 @@ def merge_splits(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
-    """Return the split that a split can be merged into, and the index of the divided part, or None."""
+    """Return the split into which a split can be merged, and the index of the divided part, or None."""
     if editor.find_role(node) is not Role.SPLIT:  # a SplitToSequence has no outputs for its parts
         return None
     data = node.inputs[0]
@@ -179,7 +179,7 @@ def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
-    """Replace lengths by an equal number of parts if the opset has it.
+    """Replace lengths by an equivalent number of parts, if the opset supports it.
 
     The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """

@@ -17,8 +17,8 @@ class SplitPass(ir.passes.InPlacePass):
 
     The nodes must be in topological order: each input is an input of the graph, an initializer or the output
     of an earlier node. This is checked before and after the rewrite. The inputs and outputs of the graph keep
-    their names, types and shapes. On every valid input the outputs are bit-identical, and a model that failed
-    still fails.
+    their names, types and shapes. Unless changes of numerics are allowed, the outputs are bit-identical on
+    every valid input. A model that failed still fails.
 
     Args:
         name: name of the rewrite.
@@ -52,7 +52,7 @@ class SplitPass(ir.passes.InPlacePass):
 
 
 def find_order_error(model: ir.Model) -> str | None:
-    """Return a message about the first node that uses a value before it is produced, or None."""
+    """Return a message if a node or graph output uses a value before it is produced, or None."""
     found = (_find_order_error(owner, set()) for owner in (model.graph, *model.functions.values()))
     return next(filter(None, found), None)
 

@@ -1,4 +1,4 @@
-"""Rewrites that prevent wrong optimisations by runtimes, which the other rewrites may have made possible."""
+"""Rewrites that prevent wrong optimisations by runtimes. Other rewrites may have made these possible."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def prevent_fusion(node: ir.Node, editor: Editor) -> None:
 
 
 def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
-    """Set the lengths of Splits that onnxruntime would merge because their inputs are equal without them."""
+    """Set the lengths of Splits that onnxruntime would merge, since their inputs are equal without them."""
     _prevent_matches(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
 
 
 def _prevent_matches(node: ir.Node, editor: Editor, runtime: str, reason: str) -> None:
-    # Each match is handled once, although its node may be visited again.
+    # Each match is processed once, even if its node is visited again.
     for match in editor.analyse_once(_find_matches).pop((runtime, node), ()):
         if any(other.graph is None for other in match.path):
             continue  # the next pass matches the nodes that replace it

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""Changes that a caller can allow, by name. Other rewrites keep every bit."""
+"""Changes that a caller can allow, by name. Without them, rewrites keep every bit."""
 
 DEFAULT_LIMIT: Final = 1 << 16
-"""Maximum size of a part of a constant that is copied, in bytes."""
+"""Default maximum size of a constant that ``fold-constants`` creates, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Rewriting:
     """A rewrite and the conditions of its use.
 
     Attributes:
-        name: name; its function has the same name with underscores.
-        summary: summary in one line.
-        module: module of its function, in :mod:`splitops.models.simplify`.
-        roots: roles of the nodes that its function is called with.
+        name: name for users. With underscores, it is the name of the function.
+        summary: one line for users.
+        module: module of the function, in :mod:`splitops.models.simplify`.
+        roots: roles of the nodes on which the function is called.
         default: whether it is applied if the caller names no rewrites.
         openvino: whether it applies to OpenVINO models.
         undoes_fixes: whether it may restore a form of a split that ``fix`` has replaced for a runtime.
         final: whether it is applied only after no other rewrite applies.
-        options: keyword arguments of its function.
+        options: optional keyword arguments of the function.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Rewriting:
 
     @property
     def function(self) -> str:
-        """The name of the function that implements it."""
+        """The name of the function."""
         return self.name.replace("-", "_")
 
     def make_pass(self, **options: Any) -> SplitPass:
-        """Return the onnx-ir pass. Options that the rewrite does not have are ignored."""
+        """Return the rewrite as an onnx-ir pass. Options that it does not have are ignored."""
         from splitops.models.ops.operator import Role
         from splitops.models.simplify.passes import SplitPass
 
@@ -201,7 +201,7 @@ REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for r
 
 
 def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:
-    """Return the named rewrites in the order of the registry; None is all that are on by default.
+    """Return the named rewrites in the order of the registry, or the defaults if ``names`` is None.
 
     With ``keep_fixes``, the defaults exclude rewrites that may undo a fix.
     """
@@ -213,7 +213,7 @@ def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) ->
 
 
 def check_allowed(names: Iterable[str]) -> frozenset[str]:
-    """Return the names as a set, after checking that :data:`ALLOWANCES` has them."""
+    """Check that :data:`ALLOWANCES` has all names, and return them as a set."""
     return _check_names(names, ALLOWANCES, "allowance")
 
 

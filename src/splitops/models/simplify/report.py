@@ -26,9 +26,9 @@ class Simplification(ModelReport):
         model: the simplified model, with the type of the original: ``onnx.ModelProto`` (also for an ONNX
             file), ``onnx_ir.Model`` or ``OpenVINOModel``.
         changes: the applied rewrites in order.
-        nodes_before: number of nodes of the original model, in all graphs and functions.
-        nodes_after: number of nodes of the simplified model.
-        kept_for: runtimes that the model was fixed for, if rewrites that could undo it were excluded.
+        nodes_before: number of nodes of the original model, without those in functions.
+        nodes_after: number of nodes of the simplified model, counted in the same way.
+        kept_for: runtimes for which the model was fixed, if rewrites that could undo the fix were excluded.
     """
 
     model: onnx.ModelProto | onnx_ir.Model | OpenVINOModel
@@ -39,7 +39,7 @@ class Simplification(ModelReport):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each applied rewrite was applied, by name."""
+        """How often each rewrite was applied, by name."""
         return Counter(change.rewrite for change in self.changes)
 
     def __str__(self) -> str:

@@ -18,10 +18,11 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     """Replace the sequence of a SplitToSequence by its data, or by a Split of the data.
 
     SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it
-    undoes the split, else a Concat. SequenceAt becomes a Gather if the parts have size 1, else a part of a
-    Split. On an axis of unknown size, only nodes are added that fail if the sequence would have failed:
-    Gather at positions, Split by lengths. The number of nodes never grows. A split node that may be PyTorch's
-    ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not changed.
+    undoes the split, otherwise a Concat. SequenceAt becomes a Gather if the parts have size 1, otherwise a
+    part of a Split. On an axis of unknown size, the new nodes must fail if the old ones would have failed:
+    these are Gather at positions and Split by lengths. The number of nodes never grows. A split node that may
+    be PyTorch's ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not
+    changed.
     """
     assert isinstance(editor, OnnxEditor)  # no other format has sequences
     facts, data = editor.read_split_facts(node), node.inputs[0]
@@ -34,7 +35,7 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
     done = [reader for reader in readers if facts.removable and work.needs_no_part(reader)]
     remaining = [reader for reader in readers if reader not in done]
     needless = not sequence.is_graph_output() and all(map(work.can_read_parts, remaining))
-    # A Split replaces the sequence only if the sequence is then unused, and the nodes are not more.
+    # A Split replaces the sequence only if the sequence is then unused and the number of nodes does not grow.
     if not needless or sum(map(work.count_nodes, readers)) + work.needs_split(remaining) > len(readers) + 1:
         needless, remaining = False, []
         done = [reader for reader in done if work.count_nodes(reader) <= 1]
@@ -76,7 +77,7 @@ class _Work:
         return is_operator(reader, "ConcatFromSequence") and self._is_inverse(reader)
 
     def count_nodes(self, reader: ir.Node) -> int:
-        """Return the number of nodes that replace a node, without the Split that all share."""
+        """Return the number of nodes that replace a node, not counting the Split that all share."""
         if is_operator(reader, "SequenceLength"):
             return 1 if self.count is not None else 2 if self.facts.division.chunk == 1 else 4
         if is_operator(reader, "SequenceAt"):
@@ -86,13 +87,13 @@ class _Work:
         return 0 if self.facts.removable and self._is_inverse(reader) else 1
 
     def needs_split(self, readers: list[ir.Node]) -> bool:
-        """Return whether a Split is needed to rewrite nodes that :meth:`can_read_parts`."""
+        """Return whether nodes for which :meth:`can_read_parts` is true need a Split to be rewritten."""
         if readers and not self.facts.removable:
             return True
         return not all(self._is_gather(reader) or is_operator(reader, "SequenceLength") for reader in readers)
 
     def rewrite_without_parts(self, reader: ir.Node) -> None:
-        """Rewrite a node that :meth:`needs_no_part`."""
+        """Rewrite a node for which :meth:`needs_no_part` is true."""
         if is_operator(reader, "SequenceLength"):
             self._rewrite_length(reader)
             return
@@ -115,7 +116,7 @@ class _Work:
         self.made.append("its length")
 
     def _is_inverse(self, reader: ir.Node) -> bool:
-        """Return whether a ConcatFromSequence returns the data. It would fail on an empty sequence."""
+        """Return whether a ConcatFromSequence returns the data. It fails if the sequence is empty."""
         facts, size = self.facts, self.facts.size
         least = size if isinstance(size, int) else size.lo
         return (
@@ -161,7 +162,7 @@ class _Work:
         return self.facts.division.rule is SizeRule.CHUNK and self.facts.division.chunk == 1
 
     def rewrite_with_parts(self, readers: list[ir.Node]) -> None:
-        """Rewrite nodes that :meth:`can_read_parts`."""
+        """Rewrite nodes for which :meth:`can_read_parts` is true."""
         if not self.facts.removable:
             self._get_parts()  # the Split checks the lengths, even if no part is used
         for reader in readers:

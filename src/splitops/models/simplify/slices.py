@@ -1,4 +1,4 @@
-"""Rewrites of Slices and Gathers: whole axes, nested Slices, and those that together are a Split."""
+"""Rewrites of Slices and Gathers that select whole axes, are nested, or together equal a Split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
-    """Replace a Slice by its data if it selects whole axes, for all values of unknown sizes."""
+    """Replace a Slice by its data if it selects all axes whole, for all values of unknown sizes."""
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else find_shape(data)
     bounds = None if shape is None else editor.read_slices(node, len(shape))
@@ -40,7 +40,7 @@ def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
 def merge_slices(node: ir.Node, editor: Editor) -> None:
     """Merge a Slice into the Slices that use it, if nothing else does.
 
-    On the same axis, one pair of bounds must equal both Slices, for all values of an unknown size.
+    If both select the same axis, one pair of bounds must equal both, for all values of an unknown size.
     """
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else find_shape(data)
@@ -100,19 +100,19 @@ def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int,
 
 
 def _read_inner_sizes(shape: Shape, axis: int) -> list[int] | None:
-    """Return the sizes after ``axis``, or None if one is unknown or 0, which a Reshape cannot set."""
+    """Return the sizes after ``axis``, or None if one is unknown or 0, so that a Reshape cannot set it."""
     sizes = [size for size in shape[axis + 1 :] if isinstance(size, int) and size > 0]
     return sizes if len(sizes) == len(shape) - axis - 1 else None
 
 
-# Nodes that select positions of one axis of one tensor, and together are the whole axis
+# Nodes that select positions on an axis of a tensor, and together cover the axis
 
 ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
 """Returns the axis and the positions that a node selects, or None if they are not of the required kind."""
 
 
 def slices(node: ir.Node, editor: Editor) -> None:
-    """Replace Slices of one tensor that together are a whole axis, of known size, by a Split."""
+    """Replace Slices of one tensor that together cover an axis of known size by a Split."""
     _replace_by_split(node, editor, _read_contiguous_slice)
 
 
@@ -120,33 +120,33 @@ def strided_slices(node: ir.Node, editor: Editor) -> None:
     """Replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes.
 
     ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
-    the Reshape adds. The nodes are more than before, but about twice as fast: a Slice in steps copies one
-    element at a time.
+    the Reshape adds. There are more nodes than before, but they are about twice as fast: a Slice in steps
+    copies one element at a time.
     """
     _replace_by_split(node, editor, _read_strided_slice, strided=True)
 
 
 def gathers(node: ir.Node, editor: Editor) -> None:
-    """Replace Gathers of neighbouring positions that together are a whole axis, of known size, by a Split."""
+    """Replace Gathers of adjacent positions that together cover an axis of known size by a Split."""
     _replace_by_split(node, editor, partial(_read_gather, rank=1))
 
 
 def scalar_gathers(node: ir.Node, editor: Editor) -> None:
-    """Replace scalar Gathers of every position of an axis by a Split and a Squeeze for each.
+    """Replace scalar Gathers of all positions of an axis by a Split and a Squeeze for each position.
 
-    The nodes are more than before: use it for runtimes that split faster than they gather.
+    There are more nodes than before: use it for runtimes in which Split is faster than Gather.
     """
     _replace_by_split(node, editor, partial(_read_gather, rank=0), squeezed=True)
 
 
 def _read_contiguous_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the axis and the positions of a Slice of one axis in steps of 1, else None."""
+    """Return the axis and the positions of a Slice of one axis in steps of 1, or None for other nodes."""
     found = _find_sliced_axis(node, shape, editor)
     return found if found is not None and found[1].step == 1 else None
 
 
 def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the axis and the positions of a Slice of one axis in steps larger than 1, else None."""
+    """Return the axis and the positions of a Slice in larger steps that a Reshape can replace, or None."""
     found = _find_sliced_axis(node, shape, editor)
     if found is None or _read_inner_sizes(shape, found[0]) is None:
         return None
@@ -156,7 +156,7 @@ def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[in
 def _replace_by_split(
     node: ir.Node, editor: Editor, taken: ReadPositions, *, strided: bool = False, squeezed: bool = False
 ) -> None:
-    """Replace all nodes with the data and role of ``node`` by a Split, if together they are a whole axis."""
+    """Replace nodes with the data and role of ``node`` by a Split, if they exactly cover an axis together."""
     data, role = node.inputs[0], editor.find_role(node)
     tensor = None if data is None else get_abstract_value(data)
     if data is None or not isinstance(tensor, AbstractTensor) or tensor.shape is None or node.graph is None:
@@ -188,7 +188,7 @@ def _replace_by_split(
 
 
 def _partition_axis(taken: Iterable[range], size: int) -> list[range]:
-    """Return those of the ranges that together are the whole axis, in order, or an empty list."""
+    """Return ranges that exactly cover an axis, in order, or an empty list if there are none."""
     found = partition([(positions.start, positions.stop) for positions in taken], size)
     return [range(begin, end) for begin, end in found or ()]
 
@@ -207,7 +207,7 @@ def _write_split(
     where, before = editor.locate(first), f"{len(readers)} x {first.op_type}(axis={axis})"
     builder, shape = editor.make_builder(first), find_shape(data)
     sizes = [len(positions) for positions in spans]
-    if strided and shape is not None:  # into an axis of the steps and an axis of the positions in a step
+    if strided and shape is not None:  # the axis becomes two: the steps, and the positions in a step
         inner = [sizes[0], len(spans), *(_read_inner_sizes(shape, axis) or ())]
         data = builder.reshape(data, [0] * axis + inner, (*shape[:axis], *inner))
         axis, sizes = axis + 1, [1] * len(spans)

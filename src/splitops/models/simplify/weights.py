@@ -1,4 +1,4 @@
-"""Rewrites of splits of a product with constant weights: the weights are split instead."""
+"""Rewrites of splits of a product with constant weights: they split the weights instead."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
 
 
 def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
-    """Return the product that produces a value and the addition of a bias that may follow it, or None."""
+    """Return the product that computes a value, and the Add of a constant bias if there is one, or None."""
     nodes: list[ir.Node] = []
     while True:
         node = value.producer()
@@ -86,7 +86,7 @@ SplitConstants = Mapping[ir.Value, Sequence[ir.Value]]
 def _split_constants(
     product: Sequence[ir.Node], axis: int, sizes: Sequence[int], editor: Editor
 ) -> SplitConstants | None:
-    """Return the parts of each constant that determines the axis, or None if one of them cannot be split."""
+    """Return the parts of each constant that determines the axis, or None if one cannot be split."""
     parts: dict[ir.Value, Sequence[ir.Value]] = {}
     for node in product:
         for index, own in (editor.find_weight_axes(node, axis) or {}).items():
@@ -110,7 +110,7 @@ def _write_part(
     before: ir.Node,
     editor: Editor,
 ) -> ir.Value:
-    """Add the nodes that compute a part before ``before``, and return the part."""
+    """Add the nodes that compute a part in front of the node ``before``, and return the part."""
     part: ir.Value | None = None
     for node in product:
         inputs: list[ir.Value | None] = []

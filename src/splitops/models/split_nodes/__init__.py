@@ -1,4 +1,4 @@
-"""Split nodes: their inferred facts, their meaning, and the ways to write them. No graph, no file."""
+"""Split nodes with inferred facts, and the ways to write them, independent of graphs and files."""
 
 from __future__ import annotations
 

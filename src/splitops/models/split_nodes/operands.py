@@ -1,4 +1,4 @@
-"""Divisions as attributes and inputs of a node."""
+"""Convert the division of an axis to the attributes and inputs of a split node."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ T = TypeVar("T")
 def make_operand_facts(
     schema: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return the attributes and constant inputs that set a division in a version.
+    """Return the attributes and constant inputs by which an operator version sets an axis and a division.
 
-    The inputs are in the operator's order. None is the data, an absent input, or unset lengths.
+    The inputs are in the operator's order. The data and absent inputs are None, as are the lengths if
+    ``division`` is None.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -72,7 +73,7 @@ def make_operands(
     *,
     squeeze: bool | None = False,
 ) -> tuple[dict[str, Any], list[T | None]]:
-    """Return the attributes and inputs of a node that sets a division, see :func:`make_operand_facts`.
+    """Return the attributes and inputs of a split node, see :func:`make_operand_facts`.
 
     ``constant`` creates an input from its elements and the name of the parameter.
     """
@@ -93,7 +94,7 @@ def describe(
     *,
     squeeze: bool | None = False,
 ) -> str:
-    """Return a description of a split node in one line, for messages and reports.
+    """Return a one-line description of a split node, for messages and reports.
 
     Examples:
         >>> from splitops.spec.operators import schema

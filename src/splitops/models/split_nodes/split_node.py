@@ -1,4 +1,4 @@
-"""A split node with its inferred facts, in the form that all model tools use for every file format."""
+"""A split node with its inferred facts, in one form for all file formats."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ class SplitNode:
         attributes: attributes that the node sets: integers and tuples of them, or other numbers of an invalid
             file, which binding rejects. An unknown attribute of the function's caller is an empty
             :class:`Fact`.
-        facts: inferred type, shape and value of each input, in the operator's order; None if it is absent.
+        facts: inferred type, shape and value of each input, in the operator's order; None for an absent one.
         inputs: names of the inputs; ``""`` is an absent one.
         outputs: names of the declared outputs; ``""`` is an unused one.
         where: model, graph path and node name.
-        references: for attributes that refer to an attribute of the model-local function, its name.
+        references: attributes of the node that refer to an attribute of the model-local function, with the
+            name of the latter.
         origins: source of the value of each input.
         conditional: whether a run of the model may skip this split node.
         unread: error if the opset does not have the operator or an attribute cannot be read.
@@ -90,12 +91,12 @@ class SplitNode:
 
     @property
     def binding(self) -> Binding | None:
-        """The meaning of the valid node; None if ``error`` is set."""
+        """The axis and the division of the valid node, as a :class:`Binding`; None if ``error`` is set."""
         return None if self.error is not None else self.bind()
 
     @property
     def inference(self) -> Inference | None:
-        """The inferred types and shapes of the outputs; None if ``error`` is set."""
+        """The inferred shapes of the data and of the outputs; None if ``error`` is set."""
         return None if isinstance(self._inferred, SplitError) else self._inferred
 
     @property
@@ -115,7 +116,7 @@ class SplitNode:
         return (error, *(one for one in found if one.message != error.message))
 
     def bind(self) -> Binding:
-        """Check the node and return its meaning.
+        """Check the node, and return its axis and division.
 
         Raises:
             RuleError: the node violates a rule of its version.
@@ -199,7 +200,7 @@ UNBIND_REPAIRS: Final = (
     "splitops fix --unbind as-written keeps the axis, as the specification says; "
     "splitops fix --unbind as-pytorch drops it, as PyTorch means it"
 )
-"""The repairs of a split node with :attr:`SplitNode.may_be_unbind`, for messages."""
+"""Advice for a split node with :attr:`SplitNode.may_be_unbind`, for messages."""
 
 
 def _has_attributes(schema: OperatorSchema, attributes: Iterable[str]) -> bool:

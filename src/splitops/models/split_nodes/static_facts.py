@@ -1,4 +1,4 @@
-"""Static facts of splits, and decisions of rewrites from sizes alone, for ONNX and OpenVINO models.
+"""Static facts of splits, and the decisions of rewrites that depend only on sizes.
 
 On every input that matches the declared types and shapes, a simplified model must return the same outputs
 and fail if the original fails. A split that could fail, such as one by fixed lengths of a dynamic axis, must
@@ -38,7 +38,7 @@ class SplitFacts:
         size: size of the axis.
         division: size rule with its lengths, count or chunk.
         parts: size of each output, or of each element of a sequence; empty if their number is unknown.
-        squeeze: whether the parts do not have the axis.
+        squeeze: whether the axis is removed from the parts.
     """
 
     axis: int
@@ -62,7 +62,7 @@ class SplitFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether the parts are the whole axis. A Split may declare fewer outputs than it has parts."""
+        """Whether the parts cover the whole axis. A Split may declare fewer outputs than it has parts."""
         if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):
             return True
         return self.sizes is not None and sum(self.sizes) == self.size
@@ -74,7 +74,7 @@ class SplitFacts:
 
 
 def read_split_facts(binding: Binding) -> SplitFacts | None:
-    """Return the facts of a valid split, or None if axis, rank or lengths are known only at run time."""
+    """Return the facts of a valid split, or None if its axis, rank or lengths are known only at run time."""
     shape, axis, division = binding.data.shape, binding.axis, binding.division
     if shape is None or axis is None or division is None or binding.squeeze is None:
         return None
@@ -128,7 +128,7 @@ def is_same_size(left: Dim, right: Dim) -> bool:
 
 
 def find_whole_part(parts: Sequence[Dim]) -> int | None:
-    """Return the index of the only part, or of the only part that may be non-empty; else None.
+    """Return the index of the only part or the only possibly non-empty one, or None if there is neither.
 
     Examples:
         >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]
@@ -146,10 +146,10 @@ def find_nonempty_parts(parts: Sequence[Dim]) -> list[int]:
 
 
 def is_whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
-    """Return whether the parts ``order``, concatenated, are the whole axis. Empty parts may be missing.
+    """Return whether the parts with the indices ``order`` make up the whole axis. Empty ones may be missing.
 
-    ``needed`` is the result of :func:`find_nonempty_parts`: it is passed so that the time is linear in
-    ``order``, which matters for thousands of parts.
+    ``needed`` is the result of :func:`find_nonempty_parts`. It is passed to avoid computing it again for
+    thousands of parts.
 
     Examples:
         >>> is_whole([2, 0, 3], [0, 2], [0, 2]), is_whole([2, 3], [1, 0], [0, 1])
@@ -166,7 +166,7 @@ Group = range
 
 
 def group_parts(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
-    """Return the parts that need an output: used ones singly, unused neighbours merged, no empty unused ones.
+    """Group parts by output: each used one alone, and neighbouring unused ones together unless all are empty.
 
     Examples:
         >>> group_parts([2, 3, 0, 4], [True, False, False, True])
@@ -194,7 +194,7 @@ def sum_groups(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]
 
 
 def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
-    """Return the ranges of two or more items that are consecutive parts of one split, as (split, index).
+    """Return the ranges of two or more items, as (split, index), that are consecutive parts of one split.
 
     Examples:
         >>> find_runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
@@ -213,7 +213,7 @@ def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
 
 
 def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
-    """Return the range of pieces that each part consists of, or None if boundaries differ or a size is 0.
+    """Return the range of pieces that make up each part, or None if boundaries differ or a size is 0.
 
     Examples:
         >>> group_pieces([2, 1, 3], [3, 3])
@@ -238,7 +238,7 @@ def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | N
 
 
 def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
-    """Return those of the spans that together are the axis without overlap, in order, or None.
+    """Choose spans that cover the axis without overlap, in order. Return None if that is impossible.
 
     Examples:
         >>> partition([(2, 6), (0, 2), (1, 3)], 6)
@@ -310,7 +310,7 @@ def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> lis
 def find_byte_ranges(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
 ) -> list[tuple[tuple[int, ...], int, int]] | None:
-    """Return the shape, offset and size in bytes of each part, or None if one is not contiguous whole bytes.
+    """Return the shape, byte offset and byte size of each part, or None if one is not a range of bytes.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES

@@ -9,14 +9,14 @@ from splitops.spec.operators import OperatorSchema, schema, versions
 
 
 class SplitStyle(StrEnum):
-    """The preferred one of the equal ways to write a split."""
+    """The preferred way to write a split, if several are equivalent."""
 
     SAME = "same"
-    """The present style, if the target has it."""
+    """The present style, if the target supports it."""
     LENGTHS = "lengths"
     """The length of each part."""
     COUNT = "count"
-    """The number of parts, if it produces the same lengths."""
+    """The number of parts, if it results in the same lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ConversionTarget:
     def list_schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
         """Return the operator versions of the target that can replace ``like``, those of the same name first.
 
-        Both return outputs, or both a sequence, unless the target has only the other kind.
+        They return outputs or a sequence, as ``like`` does, unless the target has only the other kind.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

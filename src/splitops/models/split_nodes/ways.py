@@ -61,19 +61,19 @@ class Way:
 
     Attributes:
         kind: kind of the nodes.
-        schema: version of the split node; None for Slices and Gathers.
+        schema: version of the split node; None for Slices, Gathers and trees.
         axis: axis to set; None keeps the reference to an attribute of the function.
         lengths: division to set, or to compute lengths or bounds from; None if the lengths are known only at
             run time.
-        outputs: number of outputs to declare: those of the split node, and one more if unused parts need an
-            output.
+        outputs: number of outputs to declare, including unused ones that the split node does not have; for a
+            tree, the maximum number of outputs of each Split.
         is_kept: whether the node already has this form.
         is_computed: whether the graph computes the lengths.
         bounds: begin and end of each Slice; negative bounds count from the end, and None is the end itself.
             If empty, the graph computes them.
         cast_type: element type of the data between the Casts.
         lengths_type: element type of lengths known only at run time, in the new version.
-        squeeze: whether the parts do not have the axis.
+        squeeze: whether the axis is removed from the parts.
     """
 
     kind: Kind
@@ -90,7 +90,7 @@ class Way:
 
     @property
     def is_one_node(self) -> bool:
-        """Whether the result is one node with constant lengths."""
+        """Whether the result is one node, without nodes that compute its lengths."""
         return self.kind is Kind.NODE and not self.is_computed
 
     def __str__(self) -> str:
@@ -127,7 +127,8 @@ def iter_ways(
         keep: whether the unchanged node is included.
 
     Raises:
-        RuleError: the split node is invalid, or has two meanings.
+        RuleError: the split node is invalid or ambiguous, or an attribute other than the axis and the lengths
+            refers to an attribute of its function.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -150,7 +151,7 @@ def get_first_way(
     *,
     must_differ: bool = False,
 ) -> Way:
-    """Return the first of the :func:`iter_ways` to write a split node for a target.
+    """Return the first way that :func:`iter_ways` yields for a split node and a target.
 
     Raises:
         RuleError: the split node is invalid, or there is no way: the rule that excludes the simplest one.
@@ -167,9 +168,13 @@ def get_first_way(
     """
     search = _Search(split_node, target, prefer, must_differ)
     found = next(search.iter_ways(), None)
-    if found is None:
-        raise search.against.get(False) or search.against[True]
-    return found
+    if found is not None:
+        return found
+    reasons = [search.against[minor] for minor in (False, True) if minor in search.against]
+    if reasons:
+        raise reasons[0]
+    got, expected = f"there is no way to write {split_node.schema} for it", "it would need too many nodes"
+    raise rule_error(str(target), Rule.OPERATOR_VERSION, got, expected, where=split_node.where)
 
 
 def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
@@ -184,7 +189,7 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
 
 
 def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
-    """Reject references to attributes of the function, except the axis and lengths that become inputs."""
+    """Raise RuleError for a reference to an attribute of the function, other than the axis and lengths."""
     movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
     for name, reference in split_node.references.items():
         if name not in movable:
@@ -206,7 +211,7 @@ class _Search:
     prefer: SplitStyle
     must_differ: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
-    """The error of the simplest way; for True, an error that is reported only if there is no other."""
+    """The error of the simplest way (False), and one that is reported only if there is no other (True)."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -217,7 +222,7 @@ class _Search:
         self.size = size if isinstance(size, int) else None
 
     def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
-        """Yield every way, the simplest first. The unchanged node is first unless a style is preferred."""
+        """Yield the ways, the simplest first: only the unchanged node if the style is SAME and allows it."""
         kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
             taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
@@ -239,7 +244,7 @@ class _Search:
             yield kept
 
     def _find_unchanged(self) -> Way | None:
-        """Return the unchanged node, or None if its meaning differs for the target."""
+        """Return the way that keeps the node, or None if it is invalid or differs in the target."""
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
             return None
@@ -272,7 +277,7 @@ class _Search:
     # One node
 
     def _iter_divisions(self) -> Iterator[Division]:
-        """Yield the divisions with the parts of the split node, those of the preferred style first."""
+        """Yield divisions that may have the parts of the split node, those of the preferred style first."""
         division = self.binding.division
         assert division is not None
         same, lengths = [division], list(self._iter_lengths(division))
@@ -320,7 +325,7 @@ class _Search:
     def _iter_nodes(
         self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
     ) -> Iterator[Way]:
-        """Yield the one node that sets a division in a version, if it is valid and has the same parts."""
+        """Yield a single node that sets a division in a version, if it is valid and has the same parts."""
         if division.rule not in schema.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
             got = f"{describe_division(division, self._get_subject(division))} {uneven}"
@@ -415,7 +420,7 @@ class _Search:
         for source in schema.lengths:
             if source.kind is SourceKind.INPUT:
                 parameter = schema.inputs[schema.input_index(source.name)]
-                if parameter.type == schema.inputs[0].type:  # one type name is one type
+                if parameter.type == schema.inputs[0].type:  # the lengths have the type of the data
                     own = self.binding.data.type
                     return frozenset({own} if own is not None else ())
                 return schema.types_of(parameter)
@@ -473,7 +478,7 @@ class _Search:
         return None
 
     def _find_slice_axis(self) -> int | None:
-        """Return the axis, or None if Slice of the target does not accept it or the element type."""
+        """Return the axis, or None if the Slice of the target does not accept it or the element type."""
         binding, opset = self.binding, self.target.opset
         assert opset is not None
         own, axis = binding.data.type, binding.axis

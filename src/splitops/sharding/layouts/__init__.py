@@ -31,7 +31,7 @@ class CheckpointLayout(NamedTuple):
 
 
 def get_layout(name: str) -> CheckpointLayout:
-    """Return the layout with a name, or raise a PlanError."""
+    """Return a layout, given its name. Raise PlanError if there is no such layout."""
     if name not in LAYOUTS:
         raise PlanError(f"unknown layout {shown(name)}: use {', '.join(LAYOUTS)}")
     module = import_module(f"{__name__}.{name}")

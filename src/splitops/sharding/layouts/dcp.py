@@ -1,6 +1,6 @@
 """``dcp``: safetensors files of PyTorch's distributed checkpoints, which it loads on any mesh of devices.
 
-Each piece has the name of its tensor, and the metadata of its file have its offsets. A name appears once in a
+Each piece has the name of its tensor, and the metadata of its file has its offsets. A name appears once in a
 file, so the second piece of a tensor on a rank is stored in another file.
 """
 
@@ -72,12 +72,12 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
 
 
 def _find_members(placements: Placements, cuts: Collection[int]) -> list[Table]:
-    """Return the indices of the tensors with one of ``cuts``, which are ids, for each file."""
+    """Return the indices of the tensors in each file whose shardings have one of the ids ``cuts``."""
     return placements.find_members(id(cut) in cuts for _, cut in placements.kinds[1])
 
 
 def _isolate_pieces(cut: TensorSharding) -> list[tuple[int, int, TensorSharding, int]]:
-    """Return for each piece its first rank, its number on that rank, its own sharding, and its offset."""
+    """Return the first rank of each piece, its number on that rank, its own sharding, and its offset."""
     found: list[tuple[int, int, TensorSharding, int]] = []
     turns: dict[int, int] = {}
     for rank, piece in cut.holders or ((0, None),):  # an empty tensor has no pieces

@@ -6,8 +6,10 @@ that vLLM makes to weights after loading are not reproduced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,9 +17,9 @@ from splitops.errors import PlanError
 from splitops.files.max_size import group_by_size
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.expressions import Names
-from splitops.sharding.fusing import FusedGroup, Fusions, read_fusion_rules
+from splitops.sharding.fusing import FusedGroup, FusionRule, Fusions, read_fusion_rules
 from splitops.sharding.placements import LaidFile, Placements, copy_extents, lay_out_file, make_rank_tensor
-from splitops.sharding.tables import read_table
+from splitops.sharding.tables import find_engine_plan, read_table
 
 _LARGEST: Final = 5 << 30
 """Maximum bytes of tensors in a file, unless a single tensor is larger."""
@@ -96,3 +98,28 @@ def _iter_rank_tensors(
 
 def _reject(one: int, other: int) -> None:
     raise PlanError("scalars cannot be fused: they have no axis")
+
+
+def unfuse_rank(
+    tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
+) -> Iterator[StoredTensor]:
+    """Yield the tensors of a rank by the names of the checkpoint: those that vLLM has fused are unfused.
+
+    Parts are contiguous, so that they are tensors of the same file.
+    """
+    modules, names, rules = tuple(find_engine_plan(config)), Names({}, config), list[FusionRule]()
+    for rule in _FUSIONS.rules:
+        end = re.sub(r"\{\w+\}", "*", rule.parts[0].removesuffix(".{leaf}")).removeprefix("*")
+        tied = rule.fused.startswith("lm_head.")
+        if not any(m.endswith(end) for m in modules) or (tied and not config.get("tie_word_embeddings")):
+            continue
+        if len(rule.parts) == 3:
+            counts = (names.evaluate(f"num_{each}_heads") for each in ("attention", *["key_value"] * 2))
+            sizes = tuple(max(1, heads // ranks) * names.evaluate("head_dim") for heads in counts)
+            rule = replace(rule, sections=sizes)
+        rules.append(rule)
+    fusions = Fusions(rules, names)
+    for tensor in tensors:
+        found = fusions.unfuse(tensor)
+        for part, form in [(tensor, ())] if found is None else found[1]:
+            yield part._replace(offset=part.offset + (form[0].offset if form else 0))

@@ -1,1 +1,1 @@
-"""Element types, and the storage of their elements."""
+"""Element types, and the packing of their elements in files."""

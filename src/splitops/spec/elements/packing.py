@@ -1,4 +1,4 @@
-"""Packing of elements of less than a byte, in the storage formats of OpenVINO and ONNX.
+"""Packing of elements that are smaller than a byte, as ONNX and OpenVINO store them.
 
 Arrays have one element per item (``ElementType.numpy``). Files store several elements in a byte:
 
@@ -6,9 +6,9 @@ Arrays have one element per item (``ElementType.numpy``). Files store several el
   the first element in the low bits of the first byte. Both dialects agree.
 - u1 (OpenVINO's ``BIN``): the first element in the *high* bit of the first byte.
 - u3 and u6 (OpenVINO): groups of three bytes, 8 x u3 or 4 x u6. The first two bytes hold the low 2 (u3) or
-  4 (u6) bits of each element, the third one the high 1 (u3) or 2 (u6) bits, the first element in the high
-  bits of its byte. A last group that is not full is stored whole, so 9 x u3 and 5 x u6 take 6 bytes each.
-- float6 (ONNX): four elements in three bytes, a stream of bits that begins with the low bits of the first
+  4 (u6) bits of each element, the third byte the high 1 (u3) or 2 (u6) bits. Earlier elements are in higher
+  bits of a byte. An incomplete last group is stored with all its bytes: 9 x u3 and 5 x u6 take 6 bytes each.
+- float6 (ONNX): four elements in three bytes, as a stream of bits that starts with the low bits of the first
   byte.
 
 Bits after the last element are written as zero and ignored when read.
@@ -35,9 +35,9 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """``width`` bits of each element in a group, from bit ``low`` of its code on.
+    """``width`` bits of the code of each element in a group, starting at bit ``low``.
 
-    The fields of the elements fill consecutive bytes, each from its low or from its high end.
+    These bits of all elements are stored consecutively. Each byte is filled from its low or its high end.
     """
 
     low: int
@@ -47,13 +47,13 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Storage of a group of ``count`` elements in ``size`` bytes: by fields, or as a stream of bits."""
+    """Storage of ``count`` elements in ``size`` bytes: by ``fields``, or as one bit stream without them."""
 
     count: int
     size: int
     fields: tuple[_Field, ...] = ()
     whole: bool = False
-    """Whether a last group with fewer elements is stored in all ``size`` bytes."""
+    """Whether a last group with fewer elements also takes ``size`` bytes."""
 
 
 _BY_BITS: Final = {
@@ -100,11 +100,12 @@ def unpack(
 ) -> npt.NDArray[Any]:
     """Return stored elements as an array with one element per item.
 
-    Types of at least 8 bits are a read-only view of the bytes. Types without a NumPy dtype (u1, u3, u6, nf4)
-    are returned as their codes in uint8.
+    For types of at least 8 bits, this is a view of ``data``, and read-only if ``data`` is. For types without
+    a NumPy dtype (u1, u3, u6, nf4), the items are the codes in uint8.
 
     Raises:
-        ArrayError: ``data`` does not have the number of bytes of ``shape``.
+        ArrayError: ``data`` does not have the number of bytes of ``shape``, a dimension is negative, or the
+            type is string.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
@@ -129,10 +130,11 @@ def unpack(
 
 
 def pack(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
-    """Return the storage of an array with any shape and strides; the inverse of :func:`unpack`.
+    """Return the stored bytes of an array of any shape and strides; the inverse of :func:`unpack`.
 
     Raises:
-        ArrayError: the dtype is not ``element_type.numpy``, or a code in uint8 has too many bits.
+        ArrayError: the dtype is not ``element_type.numpy``, a code in uint8 has too many bits, or the type is
+            string.
 
     Examples:
         >>> import numpy as np
@@ -180,7 +182,7 @@ def _pack_codes(codes: _Bytes, layout: _Layout, bits: int) -> _Bytes:
 
 
 def _iter_fields(layout: _Layout) -> Iterator[tuple[_Field, int, int, int]]:
-    """Yield each field of each element in a group, with the element's index, the byte and the shift in it."""
+    """Yield each field of each element in a group, with the indices of element and byte, and the shift."""
     position = 0
     for field in layout.fields:
         for index in range(layout.count):

@@ -1,6 +1,6 @@
 """Table of element types, with their names in ONNX, OpenVINO and NumPy, and lookups by these names.
 
-Names, widths and packing of types are defined only here.
+The names and widths of types are defined only here.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class ElementType:
     """An element type of tensors.
 
     Attributes:
-        name: name in NumPy or ml_dtypes, if it has one, for example ``"float32"``.
+        name: name in NumPy or ml_dtypes, for example ``"float32"``, or in splitops if both lack the type.
         bits: width of an element in bits; 0 for strings, whose width varies.
         onnx: name of the ``TensorProto.DataType`` value, or None if ONNX lacks the type.
-        onnx_number: that value.
-        onnx_tensor: name in ONNX schemas, for example ``"tensor(float)"``.
+        onnx_number: number of that value, or None.
+        onnx_tensor: name in ONNX schemas, for example ``"tensor(float)"``, or None.
         openvino: ``element_type`` in OpenVINO IR, or None if OpenVINO lacks the type.
-        precision: upper-case ``precision`` of a port in OpenVINO IR.
-        integer: whether axis and lengths may have this type.
-        storage: NumPy's name of the type whose items hold the bits of one element each, if NumPy and
-            ml_dtypes lack the element type.
+        precision: upper-case ``precision`` of a port in OpenVINO IR, or None.
+        integer: whether it is an integer type.
+        storage: NumPy dtype of arrays of codes, if NumPy and ml_dtypes lack the element type; otherwise
+            None.
     """
 
     TEXT: ClassVar = True
@@ -54,12 +54,12 @@ class ElementType:
 
     @property
     def packed(self) -> bool:
-        """Whether files store several elements in a byte."""
+        """Whether elements are smaller than a byte, so that files pack them."""
         return 0 < self.bits < 8
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of arrays of this type. Types of ml_dtypes import it."""
+        """The NumPy dtype of arrays of this type. It is imported from ml_dtypes if NumPy lacks it."""
         return _get_numpy_dtype(self)
 
 
@@ -138,7 +138,7 @@ def from_onnx(number: int) -> ElementType | None:
 
 
 def from_onnx_name(tensor: str) -> ElementType | None:
-    """Return the type with a name in ONNX schemas such as ``"tensor(float)"``, or None."""
+    """Return the type with a name in ONNX schemas such as ``"tensor(float)"``, or None if there is none."""
     return _BY_ONNX_TENSOR.get(tensor)
 
 
@@ -159,7 +159,7 @@ _OF_DTYPE: dict[np.dtype[Any], ElementType | None] = {}
 def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
     """Return the element type of a NumPy dtype in either byte order, or None if there is none.
 
-    Object, fixed-width (``U``, ``S``) and variable-width (``StringDType``) strings are all ``string``.
+    Object dtypes and the dtypes of strings, ``U``, ``S`` and ``StringDType``, are all ``string``.
 
     Examples:
         >>> import numpy as np
@@ -172,13 +172,13 @@ def element_type_of(dtype: np.dtype[Any]) -> ElementType | None:
         return _OF_DTYPE[dtype]
     except KeyError:
         found = ELEMENT_TYPES["string"] if dtype.kind in "OUST" else ELEMENT_TYPES.get(dtype.name)
-        if len(_OF_DTYPE) < 4096:  # there is no limit to dtypes of fixed-width strings
+        if len(_OF_DTYPE) < 4096:  # the number of fixed-width string dtypes is unlimited
             _OF_DTYPE[dtype] = found
         return found
 
 
 def is_builtin(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype is NumPy's, not registered by another library.
+    """Return whether a dtype belongs to NumPy and was not registered by another library.
 
     ``dtype.kind`` does not show this: float8_e5m2 of ml_dtypes has the kind of float32.
 

@@ -1,4 +1,4 @@
-"""Lookup and comparison of the schemas of all operator versions."""
+"""Look up and compare the schemas of all versions of the split operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splitops.spec.operators.schemas import OperatorSchema as OperatorSchema
 from splitops.spec.sizes.dims import to_integer
 
 SCHEMAS: Final[tuple[OperatorSchema, ...]] = onnx.ROWS + openvino.ROWS
-"""Every version of every operator of the family."""
+"""All versions of all split operators."""
 
 FAMILY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -23,7 +23,7 @@ FAMILY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         for schemas in (onnx.ROWS, openvino.ROWS)
     }
 )
-"""The names of the operators by domain."""
+"""The names of the split operators, by domain."""
 
 _DOMAINS: Final = {"": ("",), "ai.onnx": ("",), "openvino": ("openvino",), None: ("", "openvino")}
 
@@ -38,7 +38,7 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
 
     Raises:
         OperatorError: ``op.unknown``, the domain has no such operator; ``op.version``, the opset is older
-            than the operator.
+            than the operator or not an integer.
 
     Examples:
         >>> str(schema("Split", opset=17)), str(schema("SplitToSequence"))
@@ -141,7 +141,7 @@ def difference(name: str, old: int, new: int, domain: str | None = None) -> Diff
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
-        OperatorError: ``op.unknown`` or ``op.version``.
+        OperatorError: ``op.unknown`` or ``op.version``, as in :func:`schema`.
 
     Examples:
         >>> print(difference("SplitToSequence", 11, 24))

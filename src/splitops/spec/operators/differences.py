@@ -19,7 +19,7 @@ from splitops.spec.operators.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A change between two versions.
+    """A change between two versions of an operator.
 
     Attributes:
         kind: ``"attribute"``, ``"input"``, ``"output"``, ``"type"`` or ``"rule"``.
@@ -59,7 +59,7 @@ class Difference:
         return format_html_table(f"{self.old} -> {self.new}", ("", "name", "change"), rows)
 
 
-# Fields of a schema that define its meaning, with their names for readers.
+# Schema fields that define the behaviour of an operator, with the names that users see.
 _RULES = {
     "axis": "axis from",
     "default_axis": "default axis",
@@ -79,7 +79,7 @@ _RULES = {
 
 
 def compare(old: OperatorSchema, new: OperatorSchema) -> Difference:
-    """Return the changes from one version to another."""
+    """Return all changes from the version ``old`` to the version ``new`` of an operator."""
     changes = (
         *_compare_named("attribute", old.attributes, new.attributes),
         *_compare_named("input", old.inputs, new.inputs),
@@ -108,7 +108,7 @@ def _compare_named(
 
 
 def _compare_outputs(old: Sequence[Parameter], new: Sequence[Parameter]) -> Iterator[VersionChange]:
-    # Outputs are compared by position, since their names have no meaning: that of Split-1 is "outputs...".
+    # Outputs are compared by position, since their names do not matter. Split-1 calls them "outputs...".
     for before, after in zip(old, new, strict=True):
         if before != after:
             yield VersionChange("output", after.name, before, after, _describe_fields(before, after))

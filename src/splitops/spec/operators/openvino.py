@@ -1,4 +1,4 @@
-"""Schemas of OpenVINO: Split-1 and VariadicSplit-1, which are in all opsets from opset1 on."""
+"""Schemas of OpenVINO: Split-1 and VariadicSplit-1, which all opsets contain."""
 
 from __future__ import annotations
 

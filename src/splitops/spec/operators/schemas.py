@@ -1,4 +1,4 @@
-"""Classes of operator schemas: attributes, inputs, outputs, types and rules of one operator version."""
+"""Data classes for operator schemas: attributes, inputs, outputs, types and rules of one operator version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 class AttributeType(StrEnum):
-    """An integer or a list of integers."""
+    """The type of an attribute: an integer or a list of integers."""
 
     INT = "INT"
     INTS = "INTS"
 
 
 class Option(StrEnum):
-    """How often an input or output may occur."""
+    """Whether an input or output occurs once, at most once, or any number of times."""
 
     SINGLE = "Single"
     OPTIONAL = "Optional"
@@ -118,7 +118,7 @@ class ValueSource:
 
     Attributes:
         kind: whether it is an attribute, an input, or the number of declared outputs.
-        name: name of the attribute or input, or of the argument with the number of outputs in calls.
+        name: name of the attribute or input, or of the argument that sets the number of outputs of a call.
     """
 
     kind: SourceKind
@@ -130,7 +130,7 @@ class ValueSource:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorSchema:
-    """The definition of one operator version. Everything else in splitops follows from it.
+    """The definition of one operator version, from which binding, inference and checks are derived.
 
     Attributes:
         name: name of the operator, for example ``"Split"``.
@@ -142,19 +142,19 @@ class OperatorSchema:
         type_constraints: permitted types by type name.
         axis: where a node sets the axis.
         default_axis: axis of a node that does not set it; None if the node must set it.
-        lengths: where a node may set a 1-D list of lengths. It may use only one of them.
+        lengths: places where a node may set a list of lengths. It may use only one of them.
         lengths_rule: size rule of a list of lengths.
         scalar_rule: size rule of a scalar instead of a list, or None if a scalar is an error.
         count: where a node without lengths sets the number of parts.
         count_rule: size rule of the number of parts.
         default_chunk: chunk size of a node that sets neither; None if it must set one of them.
         exclusive: whether lengths and the number of parts exclude each other.
-        keepdims: where a node sets that parts of size 1 lose the axis, or None if they never do.
+        keepdims: where a node sets whether parts of size 1 keep the axis, or None if parts always keep it.
         category: category of the operator in OpenVINO.
         shape_inference: whether the published operator infers output types and shapes.
         support_level: support level in ONNX.
         deprecated: whether ONNX has deprecated it.
-        source: address of the document that defines it.
+        source: URL of the document that defines it.
         notes: cases in which that document is silent or contradicts itself, with the decisions of splitops.
     """
 
@@ -212,7 +212,7 @@ class OperatorSchema:
 
     @property
     def count_attribute(self) -> str | None:
-        """The name of the attribute with the number of parts, or None if it is set elsewhere."""
+        """The name of the attribute with the number of parts, or None if no attribute sets it."""
         return self.count.name if self.count is not None and self.count.kind is SourceKind.ATTRIBUTE else None
 
     @property
@@ -225,11 +225,11 @@ class OperatorSchema:
         return tuple(dict.fromkeys(rules))
 
     def attribute(self, name: str) -> Attribute | None:
-        """Return the attribute with a name, or None."""
+        """Return the attribute called ``name``, or None if there is none."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
     def input_index(self, name: str) -> int:
-        """Return the index of the input with a name."""
+        """Return the index of the input called ``name``, which must exist."""
         return next(i for i, parameter in enumerate(self.inputs) if parameter.name == name)
 
     def types_of(self, parameter: Parameter) -> frozenset[ElementType]:

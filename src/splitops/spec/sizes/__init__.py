@@ -1,1 +1,1 @@
-"""Sizes of axes and parts: dimensions, the size rules and their arithmetic, ranges, names."""
+"""Sizes of axes and parts: integers, ranges, symbolic expressions, and the arithmetic of the size rules."""

@@ -41,9 +41,10 @@ class Violation:
 
 
 def find_violation(division: Division, size: int) -> Violation | None:
-    """Return why an axis of a size cannot be divided, or None if it can.
+    """Return why an axis of size ``size`` cannot be divided, or None if it can.
 
-    ``got`` continues a clause that begins with :func:`describe`, ``expected`` one with the name of the axis.
+    ``got`` completes a clause that starts with the text of :func:`describe`, and ``expected`` one that starts
+    with the name of the axis.
     """
     match division.rule:
         case SizeRule.EXPLICIT:
@@ -68,7 +69,7 @@ def find_violation(division: Division, size: int) -> Violation | None:
 
 
 def count_parts(division: Division, size: int) -> int:
-    """Return the number of parts of an axis of a size."""
+    """Return the number of parts into which a division divides an axis of size ``size``."""
     match division.rule:
         case SizeRule.EXPLICIT | SizeRule.REMAINDER:
             return len(division.lengths)
@@ -81,7 +82,7 @@ def count_parts(division: Division, size: int) -> int:
 
 
 def compute_part_size(division: Division, size: int, index: int) -> int:
-    """Return the size of one part of an axis of a size, which the division must accept.
+    """Return the size of the part ``index`` of an axis of size ``size``, which the division must accept.
 
     Examples:
         >>> [compute_part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]
@@ -127,7 +128,7 @@ def _compute_chunk(division: Division, size: int) -> int:
 
 
 def _divide_up(dividend: int, divisor: int) -> int:
-    # Without negative numbers: a symbolic size may be computed by a runtime whose division truncates.
+    # No operand is negative: a symbolic size may be computed by a runtime whose division truncates.
     return (dividend + divisor - 1) // divisor
 
 

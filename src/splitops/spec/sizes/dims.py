@@ -49,7 +49,7 @@ def make_dim(lo: int, hi: int | None, name: str | None = None) -> Dim:
 
 
 def to_integer(value: Any) -> int | None:
-    """Return an integer of Python or NumPy as an int, or None for any other value, including booleans."""
+    """Convert an integer of any library to an int. Return None for other values, including booleans."""
     if type(value) is int:  # fast path of every call
         return value
     if isinstance(value, bool | np.bool_):

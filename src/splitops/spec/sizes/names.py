@@ -1,7 +1,7 @@
 """Arithmetic with symbolic sizes: symbols, and expressions such as ``N/2`` or ``N - 3``.
 
-Both can be a ``dim_param`` of ONNX. Expressions are sums with rational coefficients in a canonical form:
-equal expressions have equal names, and the sizes of the parts of ``N`` add up to ``N``.
+Both can be a ``dim_param`` of ONNX. Expressions are sums with rational coefficients in a canonical form, so
+that symbols cancel out: the sizes of the parts of ``N`` add up to ``N``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 200
-"""Maximum length of an expression. A size with a longer one becomes an unnamed range."""
+"""Maximum length of an expression. Longer results are None, and the size becomes an unnamed range."""
 
 _ROUNDED: Final = re.compile(r"(ceil|floor)\((.+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
@@ -24,7 +24,7 @@ Sum = Mapping[str, Fraction]
 
 
 def add(*names: str | int) -> str | int | None:
-    """Return the sum of sizes: an integer if the symbols cancel out, or None if the expression is too long.
+    """Return the sum of sizes: an integer if the symbols cancel out, or None if it has no canonical form.
 
     Examples:
         >>> add("N/2", "N/2"), add("N - 3", 3), add("ceil(N/2)", "N - ceil(N/2)"), add("N", "M", 1)
@@ -66,7 +66,7 @@ def divide(name: str | int, divisor: int) -> str | int | None:
 def divide_up(name: str | int, divisor: int) -> str | int | None:
     """Return the quotient of a size, rounded up; see :func:`add`.
 
-    Whole multiples of the divisor are taken out, so that equal quotients have one name.
+    Multiples of the divisor are divided separately: only the rest remains inside ``ceil(...)``.
 
     Examples:
         >>> divide_up("N", 2), divide_up("4*N", 2), divide_up("N + 3", 2)
@@ -210,9 +210,12 @@ def _is_atom(text: str) -> bool:
 
 
 def _format(terms: Sum) -> str | int | None:
-    """Return the canonical form of a sum: symbols in order, then the constant."""
+    """Return the canonical form of a sum: positive terms by symbol, then negative ones, then the constant.
+
+    Return None if it is too long, ambiguous, or a constant that is not an integer.
+    """
     constant = terms.get("", Fraction(0))
-    # Positive terms first, so that an expression does not begin with a sign.
+    # Positive terms come first, so that an expression does not begin with a sign.
     named = sorted((c < 0, atom, c) for atom, c in terms.items() if atom and c)
     if not named:
         return int(constant) if constant.denominator == 1 else None

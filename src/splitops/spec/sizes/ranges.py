@@ -1,7 +1,7 @@
 """Bounds of part sizes and counts over ranges of axis sizes.
 
-:mod:`splitops.spec.sizes.arithmetic` is evaluated only at axis sizes at which an extreme value can occur: at
-the ends of the range, and at the ends of the periods in which part sizes grow monotonically.
+The rules of :mod:`splitops.spec.sizes.arithmetic` are evaluated only at axis sizes at which an extreme value
+can occur: at the ends of the range, and at the ends of the periods in which part sizes grow monotonically.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
-    """Return the range of the axis sizes in ``size`` that a division accepts, or None if it accepts none.
+    """Return the range from the smallest to the largest size in ``size`` that a division accepts, or None.
 
     Examples:
         >>> find_valid_sizes(Division(SizeRule.EVEN, count=3), Range(2, 7))
@@ -27,7 +27,7 @@ def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
 
 
 def bound_part(division: Division, size: Dim, index: int) -> Dim:
-    """Return the range of sizes of a part. The division must accept at least one axis size in ``size``.
+    """Return the range of sizes of the part ``index``. The division must accept some axis size in ``size``.
 
     Examples:
         >>> bound_part(Division(SizeRule.CEIL, count=2), Range(4, 6), 1)
@@ -39,7 +39,7 @@ def bound_part(division: Division, size: Dim, index: int) -> Dim:
 
 
 def bound_count(division: Division, size: Dim) -> Dim:
-    """Return the range of numbers of parts. The division must accept at least one axis size in ``size``.
+    """Return the range of the number of parts. The division must accept some axis size in ``size``.
 
     Examples:
         >>> bound_count(Division(SizeRule.CHUNK, chunk=2), Range(3, 5))
@@ -51,7 +51,7 @@ def bound_count(division: Division, size: Dim) -> Dim:
 
 
 def bound_chunk(division: Division, size: Dim) -> Dim | None:
-    """Return the range of sizes of all chunks, or None if the axis is always empty, so that there are none.
+    """Return the range of the sizes of all chunks, or None if the axis has size 0 and there are no chunks.
 
     Examples:
         >>> bound_chunk(Division(SizeRule.CHUNK, chunk=4), Range(9, 11))
@@ -67,7 +67,7 @@ def bound_chunk(division: Division, size: Dim) -> Dim | None:
 
 
 def merge_unknown_lengths(lengths: tuple[int | None, ...]) -> Division:
-    """Return the division with one -1 instead of all unknown lengths.
+    """Return the division by the known lengths and one -1, at the end, instead of all others.
 
     ``[2, None, 3, None]`` becomes ``[2, 3, -1]``: the unknown lengths share the rest of the axis.
     """
@@ -76,7 +76,7 @@ def merge_unknown_lengths(lengths: tuple[int | None, ...]) -> Division:
 
 
 def hull(*dims: Dim | None) -> Dim | None:
-    """Return the smallest range that contains all dimensions except None, or None if there are no others.
+    """Return the smallest dimension that contains all ``dims`` that are not None, or None if all are None.
 
     Examples:
         >>> hull(2, Range(4, 5)), hull(Range(2, None, "N"), Range(2, None, "N"))
@@ -94,7 +94,7 @@ def hull(*dims: Dim | None) -> Dim | None:
 
 
 def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
-    """Return the range of ``of`` over the accepted axis sizes in ``size``, or None if there are none."""
+    """Return the range of ``of`` over all accepted axis sizes in ``size``, or None if there are none."""
     if isinstance(size, int):
         return of(size) if find_violation(division, size) is None else None
     # Beyond the horizon, values that are bounded no longer change.
@@ -128,10 +128,10 @@ def _compute_period(division: Division) -> int:
 def _iter_critical_sizes(division: Division, lo: int, hi: int) -> Iterator[int]:
     """Yield the accepted axis sizes in [lo, hi] at which an extreme value can occur.
 
-    These are both ends, and the multiples of the period next to them, with their successors.
+    These are both ends, the period, and the multiples of the period around the ends, with their successors.
     """
     block = _compute_period(division)
-    candidates = {lo, hi, block}  # the period of explicit lengths is the only size that they accept
+    candidates = {lo, hi, block}  # explicit lengths accept only their period
     for end in (lo, hi):
         whole = end // block * block
         candidates |= {whole, whole + 1, whole + block, whole + block + 1}

@@ -15,6 +15,6 @@ class SizeRule(Enum):
     CEIL = "ceil"
     """n parts of ceil(D / n). The last ones may be smaller or empty."""
     CHUNK = "chunk"
-    """Parts of a size that the node sets. The last one may be smaller."""
+    """Parts of one size, which the node sets. The last one may be smaller."""
     REMAINDER = "remainder"
-    """The node sets all sizes except one, which is the rest of D."""
+    """The node sets all sizes except one, which is -1 and stands for the rest of D."""

@@ -1,7 +1,7 @@
-"""Binding: checks that a node or call is a valid split, or raises the precise rule that it breaks.
+"""Binding: check that a node or call is a valid split, and report the exact rule that it breaks.
 
-The facts about each input are :class:`Fact` objects, so execution (everything is known), inference and
-checking (some is known) share all rules. The schema is compiled once (:mod:`.compiled_schema`). The other
+Inputs are :class:`Fact` objects, which may be incomplete. Execution, for which everything is known, therefore
+shares all rules with inference and checks. The schema is compiled once (:mod:`.compiled_schema`). The other
 modules are the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their
 number), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from splitops.common.json_values import record
 from splitops.errors import NOWHERE, Rule, Where, rule_error, shown
-from splitops.spec.operators.schemas import OperatorSchema
+from splitops.spec.operators.schemas import OperatorSchema, SourceKind
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.dims import Range, Shape
 from splitops.splitting.binding.axis import find_axis, read_keepdims
@@ -30,15 +30,15 @@ __all__ = ["Binding", "Fact", "bind", "make_fact", "make_unknown_type"]
 
 @record
 class Binding:
-    """A valid split, which may be partly known.
+    """A valid split, some of whose properties may be unknown.
 
     Attributes:
         schema: operator version.
         data: facts about the tensor to split.
-        axis: split axis, in [0, rank) if the rank is known; None is unknown.
+        axis: split axis, in [0, rank) if the rank is known; None if the axis is unknown.
         division: how the axis is divided; None if the lengths are unknown.
-        lengths: partly known lengths if ``division`` is None; None is unknown.
-        squeeze: whether the parts lose the axis; None is unknown.
+        lengths: lengths, with None for unknown ones; None if ``division`` is set or their number is unknown.
+        squeeze: whether the parts lose the axis; None if that is unknown.
         outputs: number of declared outputs, or None if none are declared.
         where: location in a model.
         lengths_shape: shape of the tensor of lengths; None if it is unknown or there is no such tensor.
@@ -55,22 +55,26 @@ class Binding:
     lengths_shape: Shape | None = None
 
     def request(self) -> SplitRequest:
-        """Return the request. Everything must be known.
+        """Return the request for planning. The shape of the data and ``squeeze`` must be known.
 
         Raises:
-            RuleError: the axis or a length is unknown.
+            RuleError: the axis or the division is unknown.
         """
         if self.axis is None:
             got, expected = "axis has no value", "it must be an integer"
             raise rule_error(str(self.schema), Rule.AXIS_DTYPE, got, expected, where=self.where)
         if self.division is None:
-            raise rule_error(
-                str(self.schema),
-                Rule.LENGTHS_DTYPE,
-                f"{self.schema.lengths[-1].name} = {shown(list(self.lengths or ()))}",
-                "each length must be an integer",
-                where=self.where,
-            )
+            sources = [*self.schema.lengths, *filter(None, [self.schema.count])]
+            operands = [source.name for source in sources if source.kind is not SourceKind.OUTPUTS]
+            names = " or ".join(dict.fromkeys(operands))
+            got, expected = f"{names} has no value", "it must be known"
+            if self.lengths is not None:
+                got, expected = (
+                    f"{self.schema.lengths[-1].name} = {shown(list(self.lengths))}",
+                    "each length must be an integer",
+                )
+            rule = Rule.LENGTHS_DTYPE if self.schema.lengths else Rule.PARTS_COUNT
+            raise rule_error(str(self.schema), rule, got, expected, where=self.where)
         assert self.squeeze is not None
         shape: Any = self.data.shape
         assert Range not in map(type, shape)
@@ -86,19 +90,19 @@ def bind(
     outputs: int | None = None,
     where: Where | None = None,
 ) -> Binding:
-    """Check one split, which may be partly known.
+    """Check one split, some of whose properties may be unknown.
 
     Args:
         schema: operator version.
         attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` for one
-            that is set but not completely known.
+            that is set, but not completely known.
         inputs: facts about each input, in the operator's order; None is an absent input.
         outputs: number of outputs that the node declares, or None.
         where: location in a model, for messages.
 
     Raises:
-        RuleError: the first rule that is broken, in the order of the inputs: ``op.version`` for attributes
-            and inputs that this version does not have, ``type.unsupported``, ``axis.*``, ``keepdims.value``,
+        RuleError: the first broken rule that is found. It may be ``op.version`` for attributes and inputs
+            that this version does not have, ``type.unsupported``, ``axis.*``, ``keepdims.value``,
             ``lengths.*``, ``parts.*``, ``chunk.positive``, ``remainder.*``, ``outputs.count``.
         ModelError: the data input is absent.
     """

@@ -1,4 +1,4 @@
-"""Binding step: the axis of a split, and whether its parts lose it."""
+"""Binding step: read the axis of a split, and whether its parts keep it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from splitops.splitting.binding.node import Node, format_shape
 
 
 def find_axis(node: Node, data: Fact) -> int | None:
-    """Return the axis, in [0, rank) if the rank is known; None if the axis is unknown."""
+    """Return the axis, or None if it is unknown. It is in [0, rank) if the rank is known."""
     place = node.schema.axis
     axis = _read_attribute(node) if place.index is None else _read_input(node)
     if data.shape is None:
@@ -40,7 +40,7 @@ def find_axis(node: Node, data: Fact) -> int | None:
 def _read_attribute(node: Node) -> int | None:
     place = node.schema.axis
     value: Any = node.attributes.get(place.name, place.default)
-    if isinstance(value, Fact):  # set, but unknown
+    if isinstance(value, Fact):  # it is set, but unknown
         return None
     axis = to_integer(value)
     if axis is None:

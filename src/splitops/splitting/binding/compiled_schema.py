@@ -11,17 +11,17 @@ from splitops.spec.operators.schemas import OperatorSchema, Option, SourceKind, 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An attribute, input or number of outputs, and its valid values.
+    """An attribute, an input or the number of outputs of an operator, and its valid values.
 
     Attributes:
-        source: where the schema has it.
-        name: its name.
+        source: where a node sets it.
+        name: its name, as in ``source``.
         index: position of an input, otherwise None.
         default: value if the node does not set it.
         minimum: minimum of each integer.
-        types: element types of an input.
+        types: permitted element types of an input.
         as_data: whether an input must have the element type of the data.
-        ranks: ranks of an input.
+        ranks: permitted ranks of an input; empty if any rank is permitted.
     """
 
     source: ValueSource
@@ -36,7 +36,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledSchema:
-    """One operator version, compiled for binding. Names are those of the schema.
+    """One operator version, compiled for binding. All other attributes are as in the schema.
 
     Attributes:
         data: the input that is split.
@@ -65,7 +65,7 @@ _ROWS: Final[dict[int, CompiledSchema]] = {}
 
 
 def compile_schema(schema: OperatorSchema) -> CompiledSchema:
-    """Compile a schema for binding, once."""
+    """Return the :class:`CompiledSchema` of a schema. Each schema is compiled only once."""
     compiled = _ROWS.get(id(schema))
     if compiled is None:
         compiled = _ROWS[id(schema)] = _compile(schema)

@@ -1,4 +1,4 @@
-"""Binding step: which arguments set the lengths and the number of parts, and that number."""
+"""Binding step: find the operands that set the lengths and the number of parts, and read that number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splitops.splitting.binding.node import Node
 
 
 def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
-    """Return the operands that set the lengths and the number of parts, if any."""
+    """Return the operands that set the lengths and the number of parts, or None for each that is not set."""
     compiled = node.schema
     lengths = None
     for place in compiled.lengths:
@@ -36,7 +36,10 @@ def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
 
 
 def read_count(node: Node, place: Operand | None) -> Division | None:
-    """Return the division by a number of parts or by the default chunk; None if the number is unknown."""
+    """Return the division by the number of parts in ``place``, or None if the number is unknown.
+
+    If ``place`` is None, return the division by the default chunk size.
+    """
     schema, outputs = node.schema.schema, node.outputs
     if place is None:
         assert schema.default_chunk is not None

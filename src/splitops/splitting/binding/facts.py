@@ -18,10 +18,10 @@ class Fact:
     """Partial knowledge about one input.
 
     Attributes:
-        type: element type; None is unknown.
-        shape: shape; None if even the rank is unknown.
-        value: its elements, only needed for axis and lengths: a number for a scalar, a tuple for a 1-D
-            tensor, whose unknown entries are None; None is unknown.
+        type: element type; None if it is unknown.
+        shape: shape; None if the rank is unknown.
+        value: elements, needed only for axis and lengths: a number for a scalar, or a tuple for a 1-D
+            tensor, with None for unknown elements; None if all are unknown.
     """
 
     type: ElementType | None = None
@@ -30,7 +30,10 @@ class Fact:
 
 
 def make_fact(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
-    """Return the facts about an array. With ``value``, they include the elements, for rank 0 and 1."""
+    """Return the facts about an array. With ``value``, they include the elements if the rank is 0 or 1.
+
+    With ``value``, an array with masked elements gets a type that no operator accepts.
+    """
     numbers: Any = None
     if value and isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         return Fact(make_unknown_type(f"masked {array.dtype}"), array.shape)

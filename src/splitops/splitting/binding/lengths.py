@@ -1,4 +1,4 @@
-"""Binding step: the lengths of a split, which may be partly known."""
+"""Binding step: read the lengths of a split, some of which may be unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ Lengths = tuple[int | None, ...]
 def read_lengths(
     node: Node, place: Operand, data: Fact
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
-    """Return the division by lengths, or else the partly known lengths; and the shape of their tensor."""
+    """Return the division by lengths, the lengths if some are unknown, and the shape of their tensor.
+
+    At least one of the first two is None. Both are if the number of lengths is unknown.
+    """
     fact = _read_attribute(node, place) if place.index is None else _read_input(node, place, data)
     value = () if fact.shape == (0,) else fact.value  # an empty list is completely known
     if value is None:
@@ -80,7 +83,7 @@ def _read_input(node: Node, place: Operand, data: Fact) -> Fact:
 
 
 def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]) -> Lengths:
-    """Check the lengths one by one and return them as integers."""
+    """Check the known lengths one by one, and return them as integers."""
     minimum = place.minimum
     assert minimum is not None
     integers: Any = values
@@ -111,7 +114,7 @@ def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]
 
 
 def _check_length(node: Node, place: Operand, value: Number | None) -> int | None:
-    """Convert a length to an integer without loss."""
+    """Return a length as an int, or None if it is unknown. Raise RuleError if it is not a 64-bit integer."""
     if value is None:
         return None
     if not INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
@@ -123,7 +126,7 @@ def _check_length(node: Node, place: Operand, value: Number | None) -> int | Non
 
 
 def _make_unknown(node: Node, place: Operand, shape: Shape | None) -> tuple[None, ...] | None:
-    """Return one None per length, or None if the number of lengths is unknown."""
+    """Return one None per length, or None if the number of lengths is unknown or too large to list."""
     stated = None if node.schema.sequence else node.outputs
     count: Any = shape[0] if shape is not None and len(shape) == 1 else stated
     if not isinstance(count, int):

@@ -1,4 +1,4 @@
-"""Binding step: the node, its attributes and inputs, and its data."""
+"""Binding step: check which attributes and inputs a node has, and the element type of its data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splitops.splitting.binding.facts import Fact
 class Node:
     """One split as a node or call: the arguments of :func:`splitops.splitting.binding.bind`.
 
-    Inputs after the last one are absent.
+    Inputs past the end of ``inputs`` are absent.
     """
 
     schema: CompiledSchema
@@ -54,7 +54,7 @@ class Node:
 
 
 def read_data(node: Node) -> Fact:
-    """Check that the version has all attributes and inputs and accepts the data. Return the data."""
+    """Check attributes, inputs and data type against the operator version. Return facts about the data."""
     compiled = node.schema
     if not compiled.attributes.issuperset(node.attributes):
         name = next(name for name in node.attributes if name not in compiled.attributes)

@@ -1,4 +1,4 @@
-"""Binding step: whether the axis can have a size that the division accepts."""
+"""Binding step: check that the axis can have a size that the division accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from splitops.splitting.binding.node import Node, format_shape
 def check_sizes(
     node: Node, division: Division | Lengths, subject: Operand, shape: Shape, axis: int | None
 ) -> None:
-    """Check that the division accepts a size that the axis can have. An unknown axis may be any.
+    """Check that the division accepts a size that the axis can have. An unknown axis may be any of ``shape``.
 
     ``division`` may be partly known lengths. ``subject`` is the operand that sets them.
     """
@@ -27,7 +27,7 @@ def check_sizes(
 
 
 def _has_size(division: Division, axis: Dim) -> bool:
-    """Return whether an axis can have a valid size. An unknown size has at most 64 bits."""
+    """Return whether an axis can have a valid size. A size that is not exact must fit int64."""
     found = find_valid_sizes(division, axis)
     least = found.lo if isinstance(found, Range) else found
     return least is not None and (isinstance(axis, int) or least <= INT64_MAX)

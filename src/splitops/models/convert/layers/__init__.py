@@ -29,7 +29,7 @@ CONVERTERS: Final[tuple[LayerConverter, ...]] = (
     *IMAGES,
     *RECURRENT,
 )
-"""Every converter."""
+"""All converters, by family."""
 
 _BY_LAYER: Final[Mapping[tuple[str, str], LayerConverter]] = {
     (entry.layer, version): entry for entry in CONVERTERS for version in entry.versions

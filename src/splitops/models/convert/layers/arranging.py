@@ -55,13 +55,13 @@ def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
 
 
 _END: Final = (1 << 63) - 1
-"""Past the end of every axis."""
+"""An index past the end of every axis."""
 _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """Bounds and masks of a StridedSlice for one axis. A masked bound is replaced by the end of the axis."""
+    """One entry of the bounds and masks of a StridedSlice. A masked bound extends to the end of the axis."""
 
     begin: int | ir.Value
     end: int | ir.Value
@@ -140,7 +140,10 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
 def _unpack(
     builder: LayerOpBuilder, value: ir.Value, count: int, left_out: Sequence[int]
 ) -> list[int | ir.Value]:
-    """Return integers one by one: a number, or a value of shape [1] if it is computed (0 if left out)."""
+    """Return the ``count`` integers of a value: numbers if it is constant, otherwise values of shape [1].
+
+    Computed integers at positions that ``left_out`` marks are not read: they are returned as 0.
+    """
     constant = builder.read_constant(value)
     if constant is not None:
         numbers: list[int | ir.Value] = constant.reshape(-1).tolist()

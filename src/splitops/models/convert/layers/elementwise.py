@@ -54,7 +54,7 @@ def _write_round(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     data = sources[0]
     if builder.find_type(data) in INTEGERS:
         return builder.add("Identity", [data])
-    if layer.read_text("mode", "half_to_even") == "half_to_even":
+    if layer.read_string("mode", "half_to_even") == "half_to_even":
         return builder.add("Round", [data])
     # Round halves away from zero: floor(x + 0.5) would round the number just below 0.5 up.
     size = builder.add("Abs", [data])
@@ -94,7 +94,7 @@ def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
     rank = get_rank(builder, layer, data)
     shape = unwrap(builder.find_shape(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
-        # As many slopes as channels are one per channel. Others are broadcast as in NumPy.
+        # A 1-D slope with one element per channel is applied per channel. Others are broadcast as in NumPy.
         channels = (builder.find_shape(data) or ())[1]
         both = isinstance(channels, int) and isinstance(shape[0], int)
         require(both, f"the number of channels of {layer} is unknown")

@@ -30,7 +30,7 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], get_rank(builder, layer, sources[0])
-    by_sizes = layer.read_text("shape_calculation_mode") == "sizes"
+    by_sizes = layer.read_string("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # it has sizes and scales, and uses one of them
         wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
@@ -75,7 +75,7 @@ def _replace_axes(
 
 
 def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    # OpenVINO's "half_pixel" shifts boxes by half a pixel of the image, ONNX's by half a pixel of the data.
+    # OpenVINO's "half_pixel" shifts boxes by half an image pixel, ONNX's by half a pixel of the feature map.
     modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
     data, boxes, batches = sources
     attributes = {
@@ -104,7 +104,7 @@ def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: S
     one = builder.add_ints([1])
     inputs[2:] = [builder.add("Reshape", [value, one]) for value in inputs[2:]]
     selected = builder.add("NonMaxSuppression", inputs, {"center_point_box": centred})
-    if layer.read_text("output_type", "i64") == "i32":
+    if layer.read_string("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
     return [selected, None, None][: len(layer.outputs)]
 

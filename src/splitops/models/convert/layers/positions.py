@@ -32,7 +32,7 @@ def _cast_positions(
     builder: LayerOpBuilder, layer: Layer, value: ir.Value, name: str, default: str = "i64"
 ) -> ir.Value:
     """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
-    kind = from_openvino(layer.read_text(name, default))
+    kind = from_openvino(layer.read_string(name, default))
     require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
@@ -108,7 +108,7 @@ def _write_non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
 
 
 def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a comparison of positions with 0, 1, 2 ...: ONNX's OneHot counts negative ones from the end."""
+    """Write a comparison with 0, 1, 2 ..., because ONNX's OneHot counts negative indices from the end."""
     indices, depth, on, off = sources
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(require_constant(builder, layer, depth, "depth").reshape(()))
@@ -139,7 +139,7 @@ def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequ
 
 
 _COUNTED: Final = SIZES | {ELEMENT_TYPES["float32"], ELEMENT_TYPES["float64"]}
-"""Element types of Range in both dialects."""
+"""Element types for which a Range is converted."""
 
 
 def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:

@@ -93,7 +93,7 @@ def _write_dft(
     inverse: bool = False,
     real: bool = False,
 ) -> ir.Value:
-    """Write a transform as one DFT per axis. For ``real`` data, only half of the last axis is returned."""
+    """Write a transform as one DFT per axis. For ``real`` data, the last of these axes is one-sided."""
     data, axes_input, *lengths = sources
     rank = get_rank(builder, layer, data) - (not real)
     axes = [axis % rank for axis in read_integers(builder, layer, axes_input)]

@@ -1,6 +1,6 @@
 """Converters of recurrent layers: LSTM, GRU and RNN.
 
-In OpenVINO, the first axis is the batch, and the gates of an LSTM have another order than in ONNX.
+In OpenVINO, the first axis is the batch, and the gates of an LSTM are in another order than in ONNX.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class _Cell:
         *,
         resets: bool,
     ) -> ir.Value:
-        """Return the biases of data and state. OpenVINO adds them, but a GRU's last ones if ``resets``."""
+        """Return the biases of data and state, which ONNX separates. OpenVINO stores only their sums.
+
+        With ``resets``, OpenVINO stores the state's bias of a GRU's last gate separately, too.
+        """
         kind = builder.find_type(value)
         assert kind is not None
         zeros = np.zeros((directions, len(order) - hidden * resets), kind.numpy)
@@ -101,7 +104,7 @@ class _Cell:
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
             require(not layer.get_attribute(name), f"{layer} has {name} = {layer.get_attribute(name)!r}")
-        activations = [name.strip() for name in layer.read_text("activations", self.activations).split(",")]
+        activations = [name.strip() for name in layer.read_string("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
@@ -126,7 +129,7 @@ def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
-    """Reorder the rows of weights, which are on axis 1."""
+    """Select rows of weights, which are on axis 1, in the given order."""
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[:, order], value)

@@ -32,7 +32,7 @@ def _reduce(
     """Add a reduction over ``axes``. Empty ``axes`` reduce nothing; in ONNX, they would reduce all axes."""
     if not axes:
         return builder.add("Identity", [data])
-    if operator == "ReduceSum":  # axes are an input since opset 13, in others since 18
+    if operator == "ReduceSum":  # axes are an input since opset 13; in other reductions, since 18
         return builder.add(operator, [data, builder.add_ints(axes)], {"keepdims": int(keep)})
     return builder.add(operator, [data], {"axes": list(axes), "keepdims": int(keep)})
 

@@ -77,7 +77,7 @@ def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
 
 
 def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
-    """Return the sizes of the spatial axes, from ``first`` on; None for each if the rank is unknown."""
+    """Return the sizes of the spatial axes, which begin at ``first``. All are None if the rank is unknown."""
     shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
@@ -93,7 +93,7 @@ def _write_convolution(
     operator: str = "Conv",
     first: int = 2,
 ) -> ir.Value:
-    """Write a convolution. ``first`` is the first spatial axis of the filters: 3 after an axis of groups."""
+    """Write a convolution. ``first`` is the first spatial axis of the filters: 2, or 3 with groups."""
     data, filters = sources[:2]
     read = _read_window_attributes if operator == "Conv" else _read_transposed_attributes
     attributes = read(builder, layer, sources, first=first)
@@ -133,10 +133,10 @@ def _pad_to_shape(
     added: list[int],
     first: int,
 ) -> tuple[_Window, list[int]]:
-    """Return the window and the output padding for a given output shape, with explicit padding.
+    """Return the window with explicit padding, and the output padding, for a given output shape.
 
-    ONNX would distribute the padding differently. If it is odd, OpenVINO's plugin puts the larger half first
-    for same_upper, unlike in a convolution.
+    ONNX would distribute automatic padding differently. If the total is odd, OpenVINO's plugin puts the
+    larger half first for same_upper, unlike in a convolution.
     """
     wanted = read_integers(builder, layer, sources[2], "output shape")
     axes = len(window.strides)
@@ -160,7 +160,7 @@ def _pad_to_shape(
 
 
 def _get_filter_shape(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
-    """Return the shape of filters whose first axis are groups. All sizes must be known."""
+    """Return the shape of filters with an axis of groups. All sizes must be known."""
     shape = builder.find_shape(filters) or ()
     sizes = [size for size in shape if isinstance(size, int)]
     require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is unknown")
@@ -168,7 +168,7 @@ def _get_filter_shape(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) 
 
 
 def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """Reshape a value. A constant stays one: runtimes prepare only constant weights."""
+    """Reshape a value. A constant stays constant, because runtimes pre-pack only constant weights."""
     array = builder.read_weights(value)
     if array is None:
         return builder.add("Reshape", [value, builder.add_ints(shape)])
@@ -187,7 +187,7 @@ def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
     # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
     data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
-    wide = layer.read_text("index_element_type", "i64") == "i64"
+    wide = layer.read_string("index_element_type", "i64") == "i64"
     return [data, positions if wide else builder.cast(positions, INT32)]
 
 
@@ -201,7 +201,7 @@ def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Attributes of a pool."""
+    """Attributes of the ONNX node of a pool."""
 
     attributes: dict[str, Any]
     pads: bool
@@ -213,7 +213,7 @@ def _read_pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without ``ceil_mode`` if the sizes are known.
 
     If the last window begins in the padding, PyTorch (``ceil_torch``) and ONNX runtimes drop it, OpenVINO's
-    ``ceil`` keeps it, and ONNX's inference counts it. They agree on padding up to the end of this window.
+    ``ceil`` keeps it, and ONNX's inference counts it. All agree if the padding ends where this window ends.
     """
     kernel = layer.read_integers("kernel")
     rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
@@ -269,11 +269,14 @@ class _Axis:
 
     @property
     def is_always_inside(self) -> bool:
-        """Whether no window begins in the padding at the end, for every size."""
+        """Whether no window can begin in the padding at the end, whatever the size."""
         return self.end + self.stride <= self.span
 
     def compute_last_begin(self, *, drops: bool) -> int:
-        """Return the position of the last window if the size is rounded up, counted from the padding."""
+        """Return where the last window begins, from the start of the padding, if the size is rounded up.
+
+        With ``drops``, windows that begin in the padding at the end do not count.
+        """
         assert isinstance(self.size, int)
         last = -((self.size + self.begin + self.end - self.span) // -self.stride) * self.stride
         return last - self.stride if drops and not self.is_inside(last) else last

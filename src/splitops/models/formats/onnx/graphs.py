@@ -30,7 +30,10 @@ from splitops.models.formats.walk import (
 )
 
 TYPE: Final = "splitops.type"
-"""Key in the ``meta`` of values: the type in protobuf, if onnx-ir cannot read it. True for their model."""
+"""Key in the ``meta`` of values whose type onnx-ir cannot read: the type in protobuf.
+
+In the ``meta`` of a model with such values, it is True.
+"""
 _ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _Types = dict[tuple[str | None, str], TypeProto]
@@ -38,9 +41,9 @@ _Types = dict[tuple[str | None, str], TypeProto]
 
 
 def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool = False) -> ir.Model:
-    """Convert a well-formed model to onnx-ir, for reading; for editing, from a ``copy`` of the protobuf.
+    """Convert a well-formed model to onnx-ir. To edit the result, set ``copy``.
 
-    The result shares the tensors of the protobuf: onnx-ir renames them there if values are renamed.
+    Otherwise, the result may share the tensors of ``model``, and onnx-ir renames these with their values.
     """
     source = copy_proto(model) if copy else model
     unread: _Types = {}
@@ -70,8 +73,8 @@ def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool =
 def copy_for_rewriting(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
     """Convert a copy of a well-formed model to onnx-ir, for editing. No name shadows another one.
 
-    With ``name_unread``, trailing outputs of a Split without names are named: onnx-ir does not write unnamed
-    outputs at the end of a node, but the lengths of a Split count them.
+    With ``name_unread``, unnamed outputs at the end of a Split are named: onnx-ir does not write them, but
+    the lengths of the Split count them.
     """
     edited = deserialize_model(model, where, copy=True)
     if name_unread:
@@ -109,7 +112,7 @@ def serialize_model(model: ir.Model, original: ModelProto) -> ModelProto:
         written.attribute.extend(unread.get(node, ()))
     declared = {info.name for _, graph in iter_located_graphs(original) for info in graph.value_info}
     for graph in protos.values():
-        # onnx-ir adds types for initializers, which have a type already.
+        # onnx-ir adds value_info for initializers, which have a type already.
         own = {tensor.name for tensor in graph.initializer} - declared
         kept = [info for info in graph.value_info if info.name not in own]
         if len(kept) < len(graph.value_info):
@@ -174,7 +177,7 @@ def _iter_declared(
 ) -> Iterator[tuple[str | None, Iterable[ValueInfoProto], Iterable[ValueInfoProto]]]:
     """Yield the path of each graph and function, its declared types, and those that onnx-ir loses.
 
-    It loses the types of inputs that are outputs, too, and of the inputs of functions.
+    It loses the types of graph inputs that are also outputs, and of the inputs of functions.
     """
     for path, graph in iter_located_graphs(model):
         outputs = {info.name for info in graph.output}
@@ -198,7 +201,7 @@ def _can_deserialize_type(proto: TypeProto) -> bool:
 
 
 def _take_unread(node: NodeProto) -> list[AttributeProto]:
-    """Remove the attributes that onnx-ir cannot read from a node, and return them."""
+    """Remove from a node the attributes that onnx-ir cannot read, and return them."""
     unread = [
         index
         for index, attribute in enumerate(node.attribute)
@@ -216,7 +219,7 @@ def _can_deserialize_attribute(attribute: AttributeProto) -> bool:
 
 
 def name_parts(model: ir.Model) -> None:
-    """Name the trailing outputs of Splits that have no name: onnx-ir does not write such outputs."""
+    """Name the unnamed outputs at the end of Splits, which onnx-ir would not write."""
     splits = [node for node in iter_all_nodes(model) if node.op_type == "Split" and not node.outputs[-1].name]
     if not splits:
         return
@@ -227,9 +230,9 @@ def name_parts(model: ir.Model) -> None:
 
 
 def _return_outer_values(graph: AnyGraph, outside: Mapping[str, ir.Value], names: FreshNames) -> None:
-    """Insert an Identity before each output of a subgraph that is a value from outside of it.
+    """Insert an Identity before each output of a subgraph that is a value from outside of the subgraph.
 
-    onnx-ir does not link such an output to its value, so that a rewrite of one would miss the other.
+    onnx-ir does not link such an output to its value, so that rewriting one would miss the other.
     """
     values = [*graph.inputs, *(value for node in graph for value in node.outputs)]
     if isinstance(graph, ir.Graph):
@@ -247,7 +250,7 @@ def _return_outer_values(graph: AnyGraph, outside: Mapping[str, ir.Value], names
 
 
 def _rename_shadowing(graph: AnyGraph, outside: frozenset[str], names: FreshNames) -> None:
-    """Rename values that shadow a value outside of their subgraph: a rewrite may use the outer one inside."""
+    """Rename inputs and initializers that shadow an outer value: a rewrite may use the outer one inside."""
     values = list(graph.inputs)
     if isinstance(graph, ir.Graph):
         values += [value for value in graph.initializers.values() if not value.is_graph_input()]

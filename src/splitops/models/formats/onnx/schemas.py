@@ -27,7 +27,7 @@ class SchemaAttribute:
 class _Parameters:
     """The inputs or the outputs of an operator version: their number and the allowed types of each.
 
-    ``single`` has, for each, whether it is neither optional nor variadic. ``variadic`` is about the last one.
+    ``single`` is whether each is neither optional nor variadic, ``variadic`` whether the last is variadic.
     """
 
     min_count: int
@@ -46,7 +46,7 @@ class _Parameters:
         return all(written is None or written in self.get_types(index) for index, written in enumerate(types))
 
     def get_types(self, index: int) -> frozenset[str]:
-        """Return the allowed types of the value at ``index``, an empty set if there is no such parameter."""
+        """Return the allowed types of the value at ``index``, or an empty set if there is no such value."""
         if index >= len(self.types) and not self.variadic:
             return frozenset()
         return self.types[min(index, len(self.types) - 1)]
@@ -68,7 +68,7 @@ class Version:
         return self.inputs.can_have_types(inputs) and self.outputs.can_have_types(outputs)
 
     def is_safe_to_infer(self, node: NodeProto) -> bool:
-        """Return whether onnx can safely infer the node: it relies on these conditions without checks."""
+        """Return whether the node meets the conditions that onnx's shape inference assumes without checks."""
         if not self.inputs.can_have(len(node.input)) or not self.outputs.can_have(len(node.output)):
             return False
         if any(single and not name for single, name in zip(self.inputs.single, node.input, strict=False)):
@@ -85,7 +85,7 @@ class Version:
 
 @cache
 def find_version(op_type: str, opset: int, domain: str = "") -> Version | None:
-    """Return the version of an operator at an opset, deprecated ones included, or None if there is none."""
+    """Return the version of an operator at an opset, even if deprecated, or None if there is none."""
     try:
         schema: Any = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
@@ -111,6 +111,6 @@ def _read_default(attribute: AttributeProto) -> Any:
 
 
 def find_since_version(op_type: str, opset: int) -> int | None:
-    """Return the number of an ai.onnx operator's version at an opset, None if it is absent or deprecated."""
+    """Return the version number of an ai.onnx operator at an opset, or None if absent or deprecated."""
     version = find_version(op_type, opset)
     return None if version is None or version.deprecated else version.since

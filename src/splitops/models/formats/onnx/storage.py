@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """The limit of protobuf for one message."""
 _EXTERNAL_BYTES: Final = 1024
-"""Smaller tensors are always written into the model file: runtimes need them to infer shapes."""
+"""Minimum size of tensors that are moved to a data file: runtimes infer shapes from smaller ones."""
 _TRACKED_BYTES: Final = 1 << 15
-"""The maximum size of tensors whose elements inference tracks, so that they are always read."""
+"""Maximum size of tensors whose elements inference may track. Smaller external ones are always read."""
 _ALIGNMENT: Final = 4096
-"""Tensors begin on a memory page, so that runtimes can map them."""
+"""External data of each tensor begins on a memory page, so that runtimes can map it."""
 _RESERVE: Final = 1 << 24
 """Reserve for everything except tensors when the size of a file is estimated."""
 
@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
 
 
 def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
-    """Read and check an ONNX model. External data of node attributes is read, that of initializers is not."""
+    """Read and check an ONNX model, with the external data of node attributes but not of initializers."""
     where = make_location(path)
     content = read_buffer(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
@@ -69,7 +69,7 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
 
 
 def find_weight_files(path: Path) -> set[Path]:
-    """Return the paths of the files with external data that an ONNX model names; empty if it is not a model.
+    """Return the paths of the files with external data that an ONNX model names. Malformed models name none.
 
     The paths are not checked: they may lead anywhere.
     """
@@ -93,10 +93,10 @@ def open_model(
 ) -> ModelProto:
     """Return a checked ONNX model, given a path or a model in memory, which is not changed.
 
-    The external data of a path is read. If the model exceeds 2 GB, or without ``weights``, only tensors of
-    at most 32 KiB are read. The files of the others are checked, and their locations are marked with their
-    folder, so that the model can be written without reading them. ``kept`` then receives, by name, the
-    tensors that were read and their external forms, for :func:`keep_external`.
+    External data of a model at a path is read. If the model exceeds 2 GB, or without ``weights``, only
+    initializers of at most 32 KiB are read. The files of the others are checked, and their locations are
+    marked with their folder, so that the model can be written from any folder. ``kept`` then receives, by
+    name, the tensors that were read and their external forms, for :func:`keep_external`.
     """
     where = where or make_location(model)
     if not isinstance(model, str | os.PathLike):
@@ -189,9 +189,9 @@ def write(
 ) -> tuple[Path, ...]:
     """Write an ONNX model atomically, and return the paths of the written files.
 
-    With ``external``, initializers of the main graph of at least 1024 bytes are written to a second file,
-    with ``.data`` appended to the name. None does so if one file would exceed 2 GiB. With ``keep_data``,
-    external data stays in its files, which have to be in the same folder.
+    With ``external``, external data and the main graph's initializers of at least 1024 bytes are written to
+    a second file, with ``.data`` appended to the name. None does so only if one file would exceed 2 GiB.
+    With ``keep_data``, external data stays in its files, which have to be in the same folder.
     """
     file = Path(path)
     where = make_location(path)
@@ -226,7 +226,7 @@ def write(
 
 
 def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
-    """Return a copy that names its external data, which has to be in the folder of ``file``, as files do."""
+    """Return a copy with unmarked locations of external data, which has to be in the folder of ``file``."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in iter_tensors(copy):
@@ -294,7 +294,7 @@ def _write_external_data(model: ModelProto, file: BinaryIO, location: str, where
 
 
 def _write_data(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
-    """Write a tensor's data to ``file`` and return its external form. Small tensors are not changed."""
+    """Write a tensor's data to ``file`` and return its external form. Return small tensors unchanged."""
     blocks: Iterable[bytes | memoryview]
     if is_external(tensor):
         blocks = iter_data_blocks(tensor, where)

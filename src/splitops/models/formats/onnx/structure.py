@@ -23,12 +23,12 @@ from splitops.models.formats.walk import (
 from splitops.onnx.reference import node_label
 
 _MAX_INLINED: Final = 1 << 16
-"""Nodes that any model may have after runtimes have inlined its functions."""
+"""Number of nodes that any model may have after runtimes have inlined its functions."""
 _INLINED_PER_NODE: Final = 4
 """Additional inlined nodes for each node of the model: the work stays linear in the size of its file."""
 
 _MAX_DEPTH: Final = 64
-"""Nesting of graphs. The parser of protobuf allows 100 nested messages, and a graph needs three."""
+"""Maximum nesting of graphs. Protobuf's parser allows 100 nested messages, and a graph needs three."""
 _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
 
@@ -39,8 +39,9 @@ _Scopes = tuple[AbstractSet[str], ...]
 def check_model(model: ModelProto, where: Where | None = None) -> list[TensorProto]:
     """Check that a model is well formed, and return the attribute tensors whose data is in another file.
 
-    Every name is defined once and before it is used, every domain is imported once, every tensor has exactly
-    its data, no function calls itself, and graphs are nested at most 64 deep.
+    Every name is defined before it is used, and once in its graph. Every domain is imported at one opset.
+    Every tensor has exactly the data for its type and shape. No function calls itself, directly or not, and
+    graphs are nested at most 64 deep.
     """
     where = where or Where()
     if not model.HasField("graph"):
@@ -223,7 +224,7 @@ class _GraphCheck:
             self._check_count(node, "output", len(node.output), version.outputs.min_count)
 
     def _check_count(self, node: NodeProto, what: str, count: int, least: int) -> None:
-        """Reject fewer than ``least``. More are accepted: a newer onnx may allow them."""
+        """Reject a ``count`` below ``least``. Larger ones are accepted: a newer onnx may allow them."""
         if count < least:
             raise ModelError(
                 f"{node.op_type} has {count_of(count, what)}; at least {least} required",
@@ -314,7 +315,7 @@ def count_inlined_nodes(model: ModelProto) -> int:
 
 
 def find_inlining_problem(model: ModelProto) -> str | None:
-    """Return a message if a model has too many nodes after its functions are inlined, else None."""
+    """Return a message if a model has too many nodes after its functions are inlined, or None."""
     if not model.functions:
         return None
     written = sum(1 for _ in iter_nodes(model))
@@ -325,7 +326,7 @@ def find_inlining_problem(model: ModelProto) -> str | None:
 
 
 def count_certain_calls(model: ModelProto) -> int:
-    """Return the number of function calls in every run: calls outside of subgraphs, also in called ones."""
+    """Count the function calls of every run: those outside of subgraphs, including calls by functions."""
     keys = index_functions(model).keys()
     return _sum_over_calls(model, lambda nodes: nodes, lambda node: int(make_function_key(node) in keys))
 
@@ -335,7 +336,7 @@ def _sum_over_calls(
     among: Callable[[Iterable[NodeProto]], Iterable[NodeProto]],
     of: Callable[[NodeProto], int],
 ) -> int:
-    """Sum ``of(node)`` over ``among(nodes)`` of the main graph, and of the function for each call of one."""
+    """Sum ``of(node)`` over ``among(nodes)`` of the main graph and, for each call, of the function's body."""
     functions = index_functions(model)
     totals: dict[FunctionKey, int] = {}
 

@@ -35,7 +35,7 @@ _FIELDS: Final = {
     "int64": "int64_data",
     "string": "string_data",
 }
-"""The field of a tensor with its elements, unless they are in raw_data. Other types use int32_data."""
+"""The field that stores a tensor's elements, unless raw_data does. Other types use int32_data."""
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -54,7 +54,7 @@ def _mark_location(location: str, folder: DataFolder) -> str:
 
 
 def find_folder(location: str) -> tuple[DataFolder | None, str]:
-    """Return the folder of a marked location and the location in it; None and ``location`` if not marked."""
+    """Return the folder of a marked location and the location in it, or None and ``location``."""
     word, _, inner = location.removeprefix(_MARK).partition("/")
     if not location.startswith(_MARK) or word not in _FOLDERS:
         return None, location
@@ -90,7 +90,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Check that a protobuf field is text: protobuf returns bytes that are not UTF-8 as bytes."""
+    """Check that a protobuf field is text: protobuf returns text that is not UTF-8 as bytes."""
     if not isinstance(text, str):
         raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
@@ -247,7 +247,7 @@ def compute_byte_count(tensor: TensorProto, where: Where) -> int:
 def _compute_entry_count(elements: int, element_type: ElementType) -> int:
     if element_type.name.startswith("complex"):
         return 2 * elements
-    # 4-bit and 2-bit types are packed into bytes in int32_data as well, 6-bit types are not.
+    # 4-bit and 2-bit types are packed into bytes in int32_data, too, but 6-bit types are not.
     if element_type.bits in (2, 4):
         return -(-elements * element_type.bits // 8)
     return elements

@@ -10,7 +10,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 
 class SizeNames:
-    """Names the sizes in one call of onnx's inference, so that its result leads back to unnamed ranges."""
+    """Names for sizes in one call of onnx's inference, by which its result is mapped back to ranges."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, Dim] = {}
@@ -27,7 +27,7 @@ class SizeNames:
 
 
 def from_type(proto: TypeProto, names: SizeNames | None = None) -> AbstractValue:
-    """Convert an ONNX type to an abstract value, None if unset. ``names``: those given to :func:`to_type`."""
+    """Convert an ONNX type to an abstract value, or None if unset. ``names``: as in :func:`to_type`."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             tensor = proto.tensor_type
@@ -62,7 +62,7 @@ def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) ->
 def to_type(value: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
     """Convert an abstract value to an ONNX type, or None if not even the element type is known.
 
-    Unnamed ranges are named by ``names``, and left out if it is None.
+    Unnamed ranges get a name from ``names``. Without ``names``, they become unknown dimensions.
     """
     if isinstance(value, Opaque):
         proto: TypeProto = TypeProto.FromString(value.type)

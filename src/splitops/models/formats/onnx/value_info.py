@@ -22,15 +22,16 @@ Values = Mapping[tuple[str | None, str], AbstractValue]
 def declare_values(model: ModelProto, values: Values) -> ModelProto:
     """Return a copy of a model that declares the types and shapes in ``values``.
 
-    A declaration of the model is replaced if it is less precise or contradicts ``values``. Inputs of graphs
-    are not changed: they belong to the caller. Unnamed ranges are left out, as ONNX cannot express them.
+    Missing types, shapes and dimensions of existing declarations are added. A different rank or a known size
+    replaces the declared one. Inputs of graphs and existing declarations of functions are not changed.
+    Unnamed ranges are left out, as ONNX cannot express them.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
     types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
 
     def find_type(path: str | None, name: str) -> TypeProto | None:
-        """Return the type to declare, or None if the rank is unknown: the ONNX checker rejects that."""
+        """Return the type to declare, or None without a rank: ONNX's checker rejects a missing shape."""
         value = values.get((path, name))
         if not isinstance(value, AbstractTensor):
             return None if isinstance(value, Opaque) else to_type(value)

@@ -1,4 +1,4 @@
-"""Build OpenVINO models in memory, layer by layer. The editor makes its layers here, too."""
+"""Build OpenVINO models in memory, layer by layer. The graph editor makes its layers here, too."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Builder:
     ) -> Output:
         """Add a constant.
 
-        By default, the element type is that of the dtype, and the name is made from the id of the layer.
+        By default, the element type is that of the dtype, and the name contains the id of the layer.
         """
         array: npt.NDArray[Any] = np.asarray(value)
         kind = element_type_of(array.dtype) if element_type is None else _parse_element_type(element_type)
@@ -108,7 +108,7 @@ class Builder:
         """Add an operation.
 
         ``data`` has its attributes. ``outputs`` is the number of output ports, or the tensor names of each.
-        The element type of the outputs is by default that of the first input, and their shapes are unknown.
+        By default, the outputs have the element type of the first input and unknown shapes.
         """
         kind = inputs[0].element_type if element_type is None else _parse_element_type(element_type)
         names = [()] * outputs if isinstance(outputs, int) else [tuple(own) for own in outputs]
@@ -119,7 +119,7 @@ class Builder:
         return tuple(Output(end, kind, shape) for end, shape in zip(ends, known, strict=True))
 
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
-        """Add an output to the model. Its tensor ``names`` are by default only the name of its layer."""
+        """Add an output to the model. In IR version 11, it has ``names``, by default the layer's name."""
         layer = self._begin_layer("Result", name)
         tensor_names = (layer.name,) if names is None else tuple(names)
         declares = tensor_names and self._version >= 11
@@ -157,14 +157,17 @@ def _parse_element_type(element_type: str | ElementType) -> ElementType:
 
 
 def make_port(precision: str | None, shape: Shape | None, names: tuple[str, ...] = ()) -> Port:
-    """Return a port of id 0. IR has no ranges in ports, so a size that is not a number is unknown."""
+    """Return a port with id 0. Ports cannot declare ranges, so a size that is not a number is unknown."""
     return Port(0, precision, tuple(size if isinstance(size, int) else -1 for size in shape or ()), names)
 
 
 def make_layer(
     layer: Layer, sources: Sequence[Port], outputs: Sequence[Port], data: Mapping[str, object] | None
 ) -> Layer:
-    """Return ``layer`` with the attributes ``data`` and ports of consecutive ids, fed by ``sources``."""
+    """Return ``layer`` with the attributes ``data``, and with ports that are numbered consecutively.
+
+    Its inputs declare the types and shapes of ``sources``, the ports that they read.
+    """
     inputs = tuple(Port(index, port.precision, port.dims) for index, port in enumerate(sources))
     made = tuple(replace(port, id=len(inputs) + index) for index, port in enumerate(outputs))
     texts = None if data is None else {name: _format_attribute(value) for name, value in data.items()}

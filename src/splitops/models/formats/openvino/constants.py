@@ -27,7 +27,7 @@ from splitops.spec.elements.types import ElementType
 class Weights:
     """The bytes of all constants: a ``.bin`` file, which stays open, or a buffer in memory.
 
-    Only the requested ranges of a file are read, again for each request.
+    A file is not cached: each request reads its range again.
     """
 
     def __init__(self, source: BinaryIO | bytes) -> None:
@@ -44,7 +44,7 @@ class Weights:
         self._reading = threading.Lock()  # all threads share the position in the file
 
     def read(self, offset: int, size: int) -> memoryview:
-        """Return ``size`` bytes from ``offset`` on, read-only."""
+        """Return ``size`` read-only bytes, starting at ``offset``."""
         if not 0 <= offset <= offset + size <= self.size:
             raise ModelError(
                 f"bytes {offset} to {offset + size} are outside the {self.size} bytes of the weights"
@@ -57,7 +57,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The value of a ``Const`` layer: ``size`` bytes of the weights, from ``offset`` on.
+    """The value of a ``Const`` layer: ``size`` bytes of the weights, starting at ``offset``.
 
     Two constants with the same weights and range share their bytes, in memory and when they are written.
     """
@@ -75,7 +75,7 @@ class Constant:
         return cls(element_type, array.shape, Weights(content), 0, len(content))
 
     def check(self, where: Where) -> None:
-        """Check that the range is inside the weights and has the size for the shape, without reading it."""
+        """Check that the range is inside the weights and has the size that the shape requires."""
         if len(self.shape) > MAX_RANK:
             raise ModelError(f"shape has more than {MAX_RANK} dimensions", where)
         count = compute_element_count(self.shape, self.element_type.bits, where)
@@ -97,7 +97,7 @@ class Constant:
                 where,
             )
 
-    def read_bytes(self, where: Where) -> memoryview:
+    def read_data(self, where: Where) -> memoryview:
         """Read the bytes of the constant from the weights."""
         try:
             return self.weights.read(self.offset, self.size)
@@ -105,10 +105,10 @@ class Constant:
             raise ModelError(error.message, where) from error
 
     def read_array(self, where: Where) -> npt.NDArray[Any]:
-        """Check the constant and return its value, read-only; a view of weights in memory if possible."""
+        """Check the constant and return its value, read-only: a view of weights in memory if possible."""
         self.check(where)
         content = (
-            self.read_bytes(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
+            self.read_data(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
         )
         if self.element_type.bits == 0:
             array = _decode_strings(content, self.shape, where)
@@ -118,7 +118,7 @@ class Constant:
         else:
             array = unpack(content, self.element_type, self.shape)
             if not array.flags.aligned and array.dtype.isbuiltin != 1:
-                array = array.copy()  # ml_dtypes expect aligned items
+                array = array.copy()  # ml_dtypes requires aligned items
         array.flags.writeable = False
         return array
 

@@ -16,7 +16,7 @@ _MAX_DEPTH: Final = 128
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds the tree and counts its elements, so that too many raise an error before they use memory."""
+    """Builds the tree and counts its elements, so that too many are rejected before they use memory."""
 
     def __init__(self, where: Where) -> None:
         super().__init__()

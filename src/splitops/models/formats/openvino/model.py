@@ -59,7 +59,7 @@ class Port:
 
     @property
     def element_type(self) -> ElementType | None:
-        """The element type, or None if the precision is not declared or unknown."""
+        """The element type, or None if the precision is undeclared or unknown."""
         return from_precision(self.precision) if self.precision else None
 
     @property
@@ -116,8 +116,8 @@ class Layer:
         """Return an attribute of the operation as text, or None if it is not set."""
         return None if self.data is None else self.data.get(name)
 
-    def read_text(self, name: str, default: str | None = None) -> str:
-        """Return an attribute in lower case. If it is not set, return ``default``; None raises ModelError."""
+    def read_string(self, name: str, default: str | None = None) -> str:
+        """Return an attribute in lower case. If it is not set, return ``default`` or raise ModelError."""
         text = self.get_attribute(name)
         if text is None and default is None:
             raise ModelError(f"{self} has no {name}")
@@ -127,20 +127,20 @@ class Layer:
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
         """Return an attribute that has to be one of ``words``, or its value there if it is a mapping."""
-        text = self.read_text(name, default)
+        text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
         return words[text] if isinstance(words, Mapping) else text
 
     def read_boolean(self, name: str, *, default: bool | None = None) -> bool:
         """Return a boolean attribute: ``true``, ``1``, ``false`` or ``0``."""
-        text = self.read_text(name, None if default is None else str(default).lower()).strip()
+        text = self.read_string(name, None if default is None else str(default).lower()).strip()
         if text not in ("true", "1", "false", "0"):
             raise ModelError(f"{self} has {name} = {text!r}, which is neither true nor false")
         return text in ("true", "1")
 
     def read_integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Return a list of integers. If the attribute is not set, return ``default`` or else no integers."""
+        """Return an attribute as integers. If it is not set, return ``default``, by default an empty list."""
         text = self.get_attribute(name)
         if text is None and default is not None:
             return list(default)
@@ -177,7 +177,7 @@ class Layer:
         return self.get_attribute("element_type") in {"dynamic", "undefined"}
 
     def read_element_type(self, where: Where) -> ElementType:
-        """Return the ``element_type`` attribute of a Parameter or Const; ModelError if it is not a type."""
+        """Return the ``element_type`` attribute of a Parameter or Const. ModelError if it is not a type."""
         text = self.get_attribute("element_type")
         found = from_openvino(text) if text is not None else None
         if found is None:
@@ -185,7 +185,7 @@ class Layer:
         return found
 
     def read_shape(self, where: Where) -> Shape | None:
-        """Return the ``shape`` attribute of a Parameter or Const, which is None for an unknown rank."""
+        """Return the ``shape`` attribute of a Parameter or Const, or None for an unknown rank."""
         text = self.get_attribute("shape")
         if text is None:
             raise ModelError(f"{self} has no shape", where)
@@ -333,11 +333,11 @@ class Graph:
 
 
 _PORTS_OF: Final = {"Parameter": (0, 1), "Const": (0, 1), "Result": (1, 0)}
-"""The numbers of input and output ports of the layers that every graph may have."""
+"""The numbers of input and output ports that layers of these types must have."""
 
 
 def remove_tensor_names(layer: Layer) -> Layer:
-    """Return a copy of a layer without tensor names, which a file may use for several layers."""
+    """Return a copy of a layer without tensor names: in a file, several layers may have the same ones."""
     ports = tuple(replace(port, names=()) for port in layer.outputs)
     kept = {name: text for name, text in layer.attributes.items() if name != "output_names"}
     return replace(layer, outputs=ports, attributes=kept)
@@ -354,7 +354,7 @@ class OpenVINOModel:
     Attributes:
         graph: main graph.
         version: IR version, 10 or 11.
-        file: name of the file from which it was read, or None if it was made in memory.
+        file: path of the file from which it was read, or None if it was made in memory.
     """
 
     graph: Graph

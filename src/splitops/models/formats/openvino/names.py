@@ -10,7 +10,7 @@ from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
 
 
 def make_port_name(layer: Layer, port: Port) -> str:
-    """Return a name for an output port: its alphabetically first tensor name, else ``layer[:port]``."""
+    """Return a name for an output port: its first tensor name, or else ``layer`` or ``layer:port``."""
     if port.names:
         return min(port.names)
     return layer.name if len(layer.outputs) == 1 else f"{layer.name}:{port.id}"
@@ -21,9 +21,9 @@ _SINK: Final = re.compile(r"/sink_port_\d+$")
 
 
 def make_input_names(model: OpenVINOModel) -> tuple[str, ...]:
-    """Return the name of each input: its layer's, or the first tensor name if all of them differ from that.
+    """Return the name of each input: that of its layer, or its first tensor name if all have other names.
 
-    OpenVINO adds the tensor names of casts and other layers that it removes.
+    First means alphabetically. OpenVINO adds the tensor names of casts and other layers that it removes.
     """
     return tuple(
         min(_iter_names(layer.outputs), key=lambda name: (name != layer.name, name), default=layer.name)
@@ -38,12 +38,12 @@ def _iter_names(ports: Sequence[Port]) -> Iterator[str]:
 def make_output_names(model: OpenVINOModel) -> tuple[str, ...]:
     """Return the name of each output of a model, unique in the model.
 
-    The candidates of a Result are its ``output_names``, else the tensor names of the port that it reads, in
-    IR version 10 with the name of the producer. The first is the one after which the Result is named (``y``
-    for ``y/sink_port_0``), then the others follow in alphabetical order, as in OpenVINO's ``any_name``. The
-    last are the name of the Result without ``/sink_port_0`` and with it. If outputs share a candidate, a
-    Result that is named after it gets it, else one with ``output_names``. The others get their next
-    candidate, or else their first one with ``_1``, ``_2`` and so on appended.
+    The candidates of a Result are its ``output_names`` or, without these, the tensor names of the port that
+    it reads and, in IR version 10, the name of the producer. The one after which the Result is named (``y``
+    for ``y/sink_port_0``) comes first, then the others in alphabetical order, as in OpenVINO's ``any_name``,
+    and last the name of the Result, without ``/sink_port_0`` and with it. If outputs share a candidate, it
+    goes to a Result that is named after it, or else to one with ``output_names``. The others get their next
+    candidate or, if all are taken, their first one with ``_1``, ``_2`` and so on appended.
     """
     results = model.outputs
     bases = [_SINK.sub("", layer.name) for layer in results]

@@ -45,7 +45,7 @@ class LayerNode(ir.Node):
 
 
 def get_layer(node: ir.Node) -> Layer:
-    """Return the layer of a node. Its edges may have changed since: they are the node's inputs."""
+    """Return the layer of a node. Its input ports may be outdated: the inputs of the node are its edges."""
     assert type(node) is LayerNode
     return node.layer
 
@@ -94,7 +94,7 @@ def get_source(model: ir.Model) -> OpenVINOModel:
 
 
 def get_output_values(model: ir.Model) -> dict[str, ir.Value]:
-    """Return the value of each output of a model by name, in order. Rewrites do not change the names."""
+    """Return the value of each output of a model by name, in order. The names are those of the source."""
     source = get_source(model)
     values = {get_layer(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
     named = zip(make_output_names(source), source.outputs, strict=True)

@@ -1,12 +1,13 @@
-"""Read port maps: they connect the ports of an If, Loop or TensorIterator with the inside of its bodies.
+"""Read port maps, which connect an If, Loop or TensorIterator to its bodies.
 
-A port map connects each port of the layer with a Parameter or Result of a body. Back edges carry a Result to
+A port map connects each port of the layer to a Parameter or Result of a body. Back edges carry a Result to
 a Parameter of the next iteration.
 
 Sources: the specifications of TensorIterator-1, Loop-5 and If-8,
-https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/operation-specs.html. They leave
-``start`` and ``end`` of slices open: values are rejected if OpenVINO's shape inference and CPU plugin differ.
-(For slices of a part of the axis, the plugin counts these slices, but begins at the start of the axis.)
+https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/operation-specs.html. They do
+not define ``start`` and ``end`` of slices precisely: values on which OpenVINO's shape inference and CPU
+plugin disagree are rejected. (If the slices cover only a part of the axis, the plugin runs the right
+number of iterations, but starts at the beginning of the axis.)
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Slicing:
         axis: the axis; negative axes count from the last.
         size: size of each slice.
         low: index at which the first slice begins.
-        high: end of the last slice, counted from the end of the axis, which is -1.
+        high: end of the last slice as a negative number; -1 is the end of the axis.
         reverse: whether the first iteration gets the last slice.
     """
 
@@ -45,7 +46,7 @@ class Slicing:
     reverse: bool
 
     def count_parts(self, size: int, where: Where) -> int:
-        """Return the number of slices of an axis of ``size``; ModelError if it does not divide evenly."""
+        """Return the number of slices of an axis of ``size``. Raise ModelError if a rest is left."""
         stop = size + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
             raise ModelError(
@@ -79,7 +80,7 @@ class PortMap:
         body: graph of the body.
         inputs: one entry for each Parameter with an input, in the order of the file.
         outputs: one entry for each output port of the layer, in order.
-        carried: id of the Result that each Parameter gets in the next iteration, by id of the Parameter.
+        carried: id of the Result whose value a Parameter gets in the next iteration, by id of the Parameter.
         counter: id of the Parameter that gets the number of the iteration, or None.
         condition: id of the Result that decides whether there is a next iteration, or None.
     """
@@ -226,7 +227,7 @@ def _read_number(element: Element, name: str, where: Where, default: int | None 
 
 
 def normalise_axis(axis: int, rank: int, where: Where) -> int:
-    """Return an axis as a non-negative index; ModelError if the ``rank`` does not have it."""
+    """Return an axis as a non-negative index. Raise ModelError if ``rank`` dimensions do not have it."""
     if not -rank <= axis < rank:
         raise ModelError(f"axis = {axis} of a slice is not an axis of rank {rank}", where)
     return axis % rank

@@ -119,7 +119,7 @@ def is_match(shape: tuple[int, ...], partial: Shape | None) -> bool:
 
 
 def compute_element_count(shape: Sequence[int], bits: int, where: Where) -> int:
-    """Return the number of elements of ``bits`` in an exact shape, after a check that NumPy can have it."""
+    """Return the number of elements of an exact shape, after a check that an array of it is possible."""
     # NumPy multiplies the dimensions that are not zero even if the array is empty.
     if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > INT64_MAX:
         raise ModelError(f"shape = {list(shape)} is larger than any memory", where)

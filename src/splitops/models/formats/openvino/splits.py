@@ -14,7 +14,7 @@ _NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 
 
 def parse_operation_set(version: str) -> int | None:
-    """Return the number of a layer's ``version``: 8 for ``"opset8"``, None if it is not an operation set."""
+    """Return the number in a layer's ``version``, 8 for ``"opset8"``, or None for another form."""
     number = version.removeprefix("opset")
     if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
         return None
@@ -30,7 +30,7 @@ def get_family_schema(name: str, version: str, where: Where) -> OperatorSchema:
 
 
 def read_split_attributes(layer: Layer, schema: OperatorSchema, where: Where) -> dict[str, int]:
-    """Return the attributes of a split layer that ``schema`` has and the layer sets, as integers."""
+    """Return the attributes of ``schema`` that a split layer sets, as integers."""
     text = {attribute.name: layer.get_attribute(attribute.name) for attribute in schema.attributes}
     return {
         name: parse_integer(value, name, replace(where, attribute=name))
@@ -47,5 +47,5 @@ def is_split_layer(layer: Layer) -> bool:
 
 
 def is_misspelt(layer: Layer) -> bool:
-    """Return whether a layer is a split only for OpenVINO, which ignores the case of its type."""
+    """Return whether a layer is a split only to OpenVINO, which ignores the letter case of its type."""
     return layer.type.casefold() in _NAMES and layer.type not in FAMILY["openvino"]

@@ -17,7 +17,7 @@ from splitops.errors import ModelError, Where, shown_path
 from splitops.models.formats.openvino.constants import Constant, Weights
 from splitops.models.formats.openvino.model import Graph, Layer, OpenVINOModel, Port, join_names
 
-# Characters that XML does not allow, escaped or not.
+# Characters that XML does not allow, not even escaped.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -71,7 +71,7 @@ class _ConstantWriter:
         if key in self._ranges:
             return self._ranges[key]
         constant.check(where)
-        content = constant.read_bytes(where)
+        content = constant.read_data(where)
         digest = hashlib.sha256(content).digest()
         offset = self._contents.get(digest)
         if offset is None:

@@ -47,7 +47,7 @@ _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
 """The value numbers of one graph: the same for values that are computed in the same way."""
 
 _MAX_CONSTANT: Final = 1 << 8
-"""Maximum size of constants that are compared by content."""
+"""Maximum number of elements of constants that are compared by content."""
 _MAX_CALLS: Final = 1 << 16
 """Maximum number of nodes that are visited in functions, counted once per call."""
 
@@ -117,7 +117,7 @@ class _Search:
     functions: Mapping[FunctionKey, ir.Function]
     equal_as_count: bool
     groups: dict[Hashable, list[tuple[SplitKey, list[bool]]]] = field(default_factory=dict)
-    """Splits that differ only in their outputs; for each output, whether it is a graph output."""
+    """Keys of splits that differ only in their outputs, with whether each output is a graph output."""
     numbers: dict[Hashable, int] = field(default_factory=dict)
     """A number for each different computation."""
     budget: int = _MAX_CALLS
@@ -129,7 +129,7 @@ class _Search:
                 yield from (key for key, kept in group if any(_is_read_for(kept, one) for _, one in group))
 
     def visit_nodes(self, nodes: Iterable[ir.Node], seen: _Seen, place: _Place) -> None:
-        """Number the outputs of nodes by their computation, and collect the splits in ``groups``."""
+        """Assign value numbers to the outputs of nodes, and collect the splits in ``groups``."""
         for node in nodes:
             operator = node.op_type if canonicalise(node.domain) == "" else ""
             if operator == "Constant":
@@ -175,7 +175,7 @@ class _Search:
         self.groups.setdefault((place.graph, operator, inputs[0]), []).append((key, kept))
 
     def _make_operator_key(self, node: ir.Node, *, without: str = "") -> Hashable:
-        """Return a key that is equal for nodes of the same computation; unique if they are never merged."""
+        """Return a key of the operator and attributes of a node. It is unique if the node is never merged."""
         stated = [item for item in node.attributes.values() if item.name != without]
         unequal = node in self.unread or node.op_type in BY_CHANCE
         if unequal or any(item.type not in PLAIN or item.is_ref() for item in stated):
@@ -195,14 +195,14 @@ def _has_lengths(node: ir.Node) -> bool:
 
 
 def _are_equal(lengths: Hashable) -> bool:
-    """Return whether all lengths, a tuple or the value number of a constant, are equal."""
+    """Return whether all lengths are equal. They are a tuple or the value number of a constant."""
     if isinstance(lengths, _Constant):
         lengths = tuple(np.frombuffer(lengths.content, lengths.type).tolist())
     return isinstance(lengths, tuple) and len(set(lengths)) == 1
 
 
 def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
-    """Return the value number of a value: the content of a small constant, or the value of an input."""
+    """Return the value number of a value: by default its content if it is a small constant, else itself."""
     if value not in seen:
         outside = is_external(value.const_value)
         array = None if outside else read_constant(value, limit=_MAX_CONSTANT)

@@ -1,7 +1,7 @@
 """Optimiser passes of OpenVINO that are wrong around splits, one module per pass.
 
-A pass replaces the nodes that match its pattern by one operator. Each module finds nodes that are not
-equal to the operator, and rewrites them to prevent the match.
+A pass replaces the nodes that match its pattern by other ones. Each module finds nodes that are not
+equivalent to their replacement, and rewrites them to prevent the match.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _FINDERS: Final[Mapping[str, tuple[Callable[[GraphView, ir.Node], Iterator[Match
     "Slice": (grouped_slices.find,),
     **dict.fromkeys(transpose_reduction.REDUCTIONS, (transpose_reduction.find,)),
 }
-"""The passes by an operator of their patterns."""
+"""Functions that find the pattern of a pass, by the operator of the node at which they start."""
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
-    """Yield the places of an annotated model that OpenVINO optimises wrongly, in the order of the model.
+    """Yield the matches of the quirks of OpenVINO in an annotated model, in the order of the model.
 
     With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
     """
@@ -77,9 +77,9 @@ def _may_be_at(node: ir.Node) -> bool:
 
 
 def may_end_a_pattern(operator: str, *, drops_axes: bool) -> bool:
-    """Return whether an operator may be in a pattern. Every pattern has one of these operators."""
+    """Return whether an operator is a Concat, a Slice or an axis-dropping reduction: each pattern has one."""
     return operator in ("Concat", "Slice") or (drops_axes and operator in transpose_reduction.REDUCTIONS)
 
 
 _BEFORE_A_CONCAT: Final = MAY_BE_IDLE | {"Conv", "Neg", "Split"}
-"""Operators before the Concat that ends a pattern."""
+"""Operators that may produce the first input of a Concat in a pattern."""

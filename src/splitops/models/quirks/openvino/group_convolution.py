@@ -6,8 +6,8 @@
          (or Slices)             +-> Conv --+-> Concat
                                  +-> Conv --+
 
-The pass does not check which part a convolution reads: missing or reordered parts are convolved as if they
-were all in order. Other inputs of the Concat are read as convolutions, too.
+The pass does not check which part a convolution reads: it convolves all parts in order, even if some are
+missing or reordered. Other inputs of the Concat are read as convolutions, too.
 
 Reported in compare/docs/reports/group-convolution.md.
 """
@@ -57,9 +57,9 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 @dataclass(frozen=True, slots=True)
 class _Channels:
-    """The channels that a convolution reads: a part of a split, or a Slice (``node``) that becomes one.
+    """The channels that a convolution reads. ``node`` is a split, one of whose parts it reads, or a Slice.
 
-    All parts have the same ``whole``: the split, or the data of the Slices.
+    ``whole`` is the split, or the data of the Slices. It is the same for all parts.
     """
 
     convolution: ir.Node
@@ -71,7 +71,7 @@ class _Channels:
 
 
 def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
-    """Return the channels that a convolution of one group, without a bias, reads, or None."""
+    """Return the channels that a convolution with one group and no bias reads, or None for other nodes."""
     node = view.find_producer(value, "Conv")
     if node is None or len([one for one in node.inputs if one is not None]) != 2:
         return None

@@ -26,13 +26,13 @@ from splitops.models.quirks.quirk import Match, Quirk
 
 
 def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
-    """Yield the wrong matches of all Slices of one tensor, if ``node`` is the first of them."""
+    """Yield the matches among all Slices of one tensor, if ``node`` is the first of them."""
     data = None if node.inputs[0] is None else view.skip_idle(node.inputs[0])
     nodes = [] if data is None else view.sliced.get(data, [])
     if data is None or len(nodes) < 2 or nodes[0] is not node:
         return
     if not any(0 in (find_shape(one.outputs[0]) or (0,)) for one in nodes):
-        return  # a Slice that ends before it starts is empty
+        return  # no Slice is empty, so none ends before it starts
     found = [one for one in map(view.slice, nodes) if one is not None]
     for axis in dict.fromkeys(one.axis for one in found):
         group = [one for one in found if one.axis == axis]
@@ -40,7 +40,10 @@ def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
 
 
 def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[Match]:
-    """Yield the Slices of one axis that end before they start. If ``is_known``, whole Slices are ignored."""
+    """Yield the Slices of one axis that end before they start, if they are misread.
+
+    ``is_known`` is whether the shape is static. If so, Slices of the whole axis are ignored.
+    """
     size = group[0].size
     if size is None:
         return

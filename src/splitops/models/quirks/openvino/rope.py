@@ -61,7 +61,7 @@ def _is_of(view: GraphView, part: ir.Value, data: ir.Value) -> bool:
 
 
 def _read_halves(view: GraphView, first: ir.Value, second: ir.Value) -> ir.Node | None:
-    """Return the split, or the first Slice, of both halves of the last axis, or None."""
+    """Return the split or the first of the Slices that produce both halves of the last axis, or None."""
     one, other = (view.slice(view.find_producer(value, "Slice")) for value in (first, second))
     if one is not None and other is not None and one.data is other.data and one.axis == other.axis:
         shape, span = find_shape(one.data), one.span
@@ -95,7 +95,7 @@ def _is_misread(shape: Shape, half: Dim, tables: Iterable[Shape | None]) -> bool
 
 
 def _is_product_larger(table: Shape, shape: Shape) -> bool:
-    """Return whether broadcasting with a table enlarges data of a shape."""
+    """Return whether broadcasting with a table certainly enlarges data of a shape."""
     pairs = zip(reversed(shape), reversed(table), strict=False)
     return len(table) > len(shape) or any(
         size == 1 and isinstance(other, int) and other != 1 for size, other in pairs

@@ -6,8 +6,8 @@
                                       +-> part 1, part 1 --+-> Concat
                                       +-> part 2, part 2 --+
 
-It upsamples the axis of the Split, even if the axis of the Concat differs. A negative axis or an axis of
-unknown size does not compile. Splits by lengths are not fused.
+It upsamples the axis of the Split, even if the axis of the Concat differs. With a negative axis or an axis of
+unknown size, the model does not compile. Splits by lengths are not fused.
 
 Reported in compare/docs/reports/split-concat-interpolate.md.
 """

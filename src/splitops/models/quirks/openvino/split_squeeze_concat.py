@@ -1,4 +1,4 @@
-"""SplitSqueezeConcatFusion: split and concatenated heads become a Transpose and a Reshape.
+"""SplitSqueezeConcatFusion: heads that are split and concatenated become a Transpose and a Reshape.
 
 ::
 
@@ -54,7 +54,7 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 
 def _is_squeeze(view: GraphView, squeeze: ir.Node, split: ir.Node, index: int) -> bool:
-    """Return whether a node removes the split axis of a part, of size 1, and no other axis."""
+    """Return whether a node removes only the split axis of a part, whose size must be 1."""
     cut = view.editor.read_split_facts(split)
     before, after = find_shape(split.outputs[index]), find_shape(squeeze.outputs[0])
     if cut is None or before is None or after is None or len(after) != len(before) - 1:

@@ -57,7 +57,7 @@ def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
 
 
 def _may_move_ones(kept: list[tuple[int, Dim]]) -> bool:
-    """Return whether the order of axes, given by origin and size, may differ only in axes of size 1."""
+    """Return whether a permutation of axes (origin, size) may change the shape only by moving sizes of 1."""
     before = sorted(kept, key=itemgetter(0))
     others = [axis for axis, size in kept if not _may_be_one(size)]
     is_same = is_same_shape(tuple(size for _, size in kept), tuple(size for _, size in before))
@@ -96,7 +96,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
 
 
 def _keep_axes(editor: Editor, match: Match) -> str | None:
-    """Set keepdims of a reduction, and add Squeezes after it."""
+    """Make a reduction keep its axes, and add Squeezes that remove them after it."""
     reduction, data = match.last, match.last.inputs[0]
     shape = None if data is None else find_shape(data)
     reduced = None if shape is None else _read_axes(reduction, len(shape))

@@ -24,12 +24,12 @@ from splitops.spec.elements.types import from_onnx
 
 _MEMORY: Final = read_memory_limit()
 _BUDGET: Final[ContextVar[IterationBudget | None]] = ContextVar("iterations", default=None)
-"""The budget of the run. Evaluators are reused between runs and do not know it."""
+"""The budget of the current run. Evaluators do not store it, because they are shared between runs."""
 
 
 @contextmanager
 def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
-    """Limit the iterations of loops in the block. If ``limit`` is None, keep an outer limit."""
+    """Limit iterations and calls in the block. None keeps an outer limit, or else sets the default one."""
     known = _BUDGET.get()
     if limit is None and known is not None:
         yield known
@@ -43,7 +43,7 @@ def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
 
 
 class Body(Protocol):
-    """The evaluator of a body, as its operator uses it."""
+    """The interface of an evaluator of a body (a subgraph or function) to the operator that runs it."""
 
     @property
     def input_names(self) -> list[str]:
@@ -64,7 +64,7 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _BodyRunner:
-    """The body of an operator, with the values of the outer graph."""
+    """Runs the body of an operator with the values of the outer graph."""
 
     operator: str
     body: Body
@@ -110,14 +110,14 @@ class _WithBody(OpRun):
             return self.repeat(_BodyRunner(self.op_type, self.body, context or {}, attributes, budget), *args)
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
-        """Run all iterations of the body."""
+        """Run all iterations of the body, and return the outputs of the operator."""
         raise NotImplementedError
 
     def _run(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         raise NotImplementedError("run() evaluates this operator")
 
     def count_scans(self, count: int) -> int:
-        """Return the number of outputs of the body after the first ``count``."""
+        """Return the number of scan outputs, which follow the first ``count`` outputs of the body."""
         rest = len(self.body.output_names) - count
         if rest < 0:
             raise ModelError(
@@ -139,7 +139,7 @@ class _WithBody(OpRun):
     def stack(
         self, values: Sequence[Any], output: int, runner: _BodyRunner, first: Sequence[Any], axis: int = 0
     ) -> npt.NDArray[Any]:
-        """Stack the values of a scan output. Without iterations, infer its shape from ``first``."""
+        """Stack the values of a scan output. If there are none, infer its shape from the inputs ``first``."""
         if values:
             return np.stack(values, axis=axis)
         known = runner.infer_output(output, first)
@@ -220,7 +220,7 @@ class Scan(_WithBody):
 
 
 class SequenceMap(_WithBody):
-    """SequenceMap: run the body on each element of a sequence, and on the elements of others at its index."""
+    """SequenceMap: runs the body for each index, on the elements of all sequences at this index."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body on each element."""
@@ -238,14 +238,14 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
     "Scan": Scan,
     "SequenceMap": SequenceMap,
 }
-"""The classes by operator."""
+"""The implementations by operator."""
 
 
 class FunctionCallBase(OpRun):
-    """A node that is not an ONNX operator."""
+    """Base class for nodes that are not ONNX operators."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
-        # False: a function that shares its name with an ONNX operator does not share its attributes.
+        # Without a schema: a function with the name of an ONNX operator does not have its attributes.
         super().__init__(onnx_node, run_params, schema=False)
 
     def _load_attributes(self) -> None:
@@ -257,7 +257,7 @@ class FunctionCallBase(OpRun):
 
 
 class FunctionCall(FunctionCallBase):
-    """A call of a model-local function. ``body`` has the attributes of the call."""
+    """A call of a model-local function. ``body`` evaluates it with the attributes of the call."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], body: Body) -> None:
         self.body = body
@@ -285,7 +285,7 @@ def _get_single(value: Any, name: str) -> Any:
 
 
 def _expand_attribute(given: Sequence[int] | None, count: int) -> list[int]:
-    """Return the values of an attribute for ``count`` items; the default is 0 for all."""
+    """Return the values of an attribute for ``count`` tensors. The default is 0 for each."""
     values = list(given) if given else [0] * count
     if len(values) != count:
         raise ModelError(f"Scan declares {len(values)} axes or directions for {count} tensors")

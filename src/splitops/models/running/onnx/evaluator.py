@@ -1,4 +1,4 @@
-"""onnx's ReferenceEvaluator with the split operators of splitops, and errors with the failing node."""
+"""onnx's ReferenceEvaluator with the split operators of splitops, and errors that name the node."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Step:
 
     @classmethod
     def from_operator(cls, operator: OpRun, later: set[str]) -> _Step:
-        """Make a step. ``later`` has the values that later steps read; those of this step are added."""
+        """Make a step. ``later`` has the values that later steps read. Those of this step are added to it."""
         linked = bool(operator.has_linked_attribute)
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
@@ -165,7 +165,7 @@ class Evaluator(ReferenceEvaluator):
         self.opsets_ = self.known_opsets
         super()._init()
         self.rt_inits_ = initializers
-        # A graph's own initializers shadow outer values, but not its inputs.
+        # The initializers of a graph take precedence over outer values, but not over its inputs.
         inputs = frozenset(self.input_names_)
         self.own_inits = {name: value for name, value in initializers.items() if name not in inputs}
         later = {"", *self.output_names_}
@@ -174,11 +174,11 @@ class Evaluator(ReferenceEvaluator):
         self.steps = [step for step in steps if step.constant is None]
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
-        """Return the factory of a node's implementation. Its errors become ModelErrors."""
+        """Return the factory of the implementation of a node. Its errors become ModelErrors."""
         implementation = self._call_guarded(node, self._find_implementation, node, input_types)
 
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
-            # onnx's log refers to the evaluator, and it to the operator: a cycle would outlive the session.
+            # onnx's log function refers to the evaluator, which refers to the operator: avoid this cycle.
             own = {
                 "evaluator_cls": self._make_evaluator_class(node),
                 "where": self.scope.where,
@@ -228,7 +228,7 @@ class Evaluator(ReferenceEvaluator):
         return made
 
     def _make_evaluator_class(self, node: NodeProto) -> Any:
-        """Return the factory for evaluators of a node's graphs. onnx calls it in attribute order."""
+        """Return the factory for evaluators of a node's graphs, which onnx calls in attribute order."""
         steps = iter([attribute.name for attribute in node.attribute if attribute.HasField("g")])
         scope = self.scope
 
@@ -264,7 +264,7 @@ class Evaluator(ReferenceEvaluator):
         *_: Any,
         **__: Any,
     ) -> Any:
-        """Evaluate the graph."""
+        """Evaluate the graph, and return its outputs. ``feed_inputs`` includes values of the outer graph."""
         results: dict[str, Any] = {**self.rt_inits_, **feed_inputs, **self.own_inits}
         results[""] = None  # the value of an absent input
         call = self._call_guarded if get_event_list() is None else self._call_timed
@@ -314,7 +314,7 @@ class Evaluator(ReferenceEvaluator):
             raise self._make_failure(node, f"failed{on}: {_format_reason(error)}") from error
 
     def _call_timed(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a node and record its time, unless it has bodies or is a call: inner nodes are recorded."""
+        """Run a node, and record its time. For calls and nodes with bodies, only inner nodes are recorded."""
         events = get_event_list()
         key = make_function_key(node)
         outer = key in self.scope.functions or any(True for _ in iter_subgraphs(node))
@@ -324,7 +324,7 @@ class Evaluator(ReferenceEvaluator):
             return self._call_guarded(node, function, *args, **kwargs)
 
     def _complete_place(self, where: Where, node: NodeProto) -> Where:
-        """Complete the location of an error. The innermost graph does it first, and outer ones leave it."""
+        """Complete the location of an error, unless an inner graph has already done so."""
         if where.graph is not None:
             return where
         place = self.scope.where
@@ -336,11 +336,11 @@ class Evaluator(ReferenceEvaluator):
 
 
 def _discard_log(*_: Any) -> None:
-    """Print nothing."""
+    """Ignore the log messages of onnx's evaluator."""
 
 
 def _format_reason(error: BaseException) -> str:
-    # OpRun replaces a TypeError or AttributeError; the original is the cause.
+    # OpRun wraps a TypeError or AttributeError: the original is the cause.
     error = error.__cause__ or error
     lines = str(error).strip().splitlines() or [""]
     kind = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
@@ -348,7 +348,7 @@ def _format_reason(error: BaseException) -> str:
 
 
 def _bind_function(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
-    """Copy a function, with references to attributes replaced by the call's attributes or their defaults."""
+    """Return a copy of a function with references to attributes resolved by the call or by defaults."""
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     unknown = given.keys() - defaults.keys() - set(function.attribute)
     if unknown:
@@ -367,7 +367,7 @@ def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> N
         if not attribute.ref_attr_name:
             continue
         value = values.get(attribute.ref_attr_name)
-        if value is None:  # absent in the call, so absent here
+        if value is None:  # the call does not set it
             del node.attribute[index]
             continue
         name, expected = attribute.name, attribute.type

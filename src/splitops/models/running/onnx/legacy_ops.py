@@ -21,7 +21,7 @@ _ALONG_ONE_AXIS: Final = 13
 
 
 def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
-    """Set the attribute defaults of the imported version on a copy of a node: onnx uses the newest ones."""
+    """Return a node with the attribute defaults of its imported version, as onnx uses the newest ones."""
     if not defs.has(node.op_type, domain):
         return node
     try:
@@ -51,7 +51,7 @@ def _has_default(one: Any, other: Any) -> bool:
 
 @cache
 def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
-    """Wrap an implementation so that it flattens the data to rows first, if this version does."""
+    """Wrap an implementation so that it first flattens the data to rows, if the version at ``opset`` does."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
 
@@ -79,7 +79,7 @@ def _to_rows(data: Any, axis: int) -> Any:
 
 
 SLICE_WITH_STEPS: Final = 10
-"""The first opset in which the bounds are inputs, with steps."""
+"""The first opset in which the bounds of Slice are inputs, with optional steps."""
 
 
 class Slice(OpRun):

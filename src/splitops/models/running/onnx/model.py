@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Model:
     """An ONNX model on the reference evaluator. Threads may share it.
 
-    ``inputs`` and ``outputs`` are set if the model was converted from OpenVINO IR: those of the IR.
+    ``inputs`` and ``outputs`` are those of the IR if the model was converted from OpenVINO IR.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Model:
 
 
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
-    """Read and check a model, without its large external initializers. Returns it with its location."""
+    """Read and check a model, without its large external initializers. Return it with its location."""
     if isinstance(model, str | os.PathLike):
         return open_model(model, weights=False, allow_links=allow_links), make_location(model)
     proto = to_proto(model)
@@ -67,7 +67,7 @@ def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelPro
 
 
 def _make_view(value: Any) -> Any:
-    """Return a value with new views of read-only arrays: the caller could make the originals writeable."""
+    """Return a value with new views of read-only arrays, as callers could make the originals writeable."""
     if isinstance(value, list):
         return [_make_view(item) for item in value]
     return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)

@@ -1,7 +1,7 @@
 """OpenVINO layers for the evaluator, as OpenVINO specifies them: splits, Gather, Convert and Reshape.
 
 Their nodes have the domain ``openvino``. Splits keep OpenVINO's rule codes and messages. Gather returns zeros
-for positions outside the axis. Reshape accepts -1 for empty data, which ONNX rejects.
+for positions outside the axis. Reshape resolves an ambiguous -1 for empty data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMORY: Final = read_memory_limit()
 
 
 class _Layer(FunctionCallBase):
-    """A layer. The ``doc_string`` of its node has its location in the original model."""
+    """An OpenVINO layer. The ``doc_string`` of its node has its location in the original model."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         super().__init__(onnx_node, run_params)
@@ -98,7 +98,7 @@ class _Convert(_Layer):
 
 
 class _Reshape(_Layer):
-    """Reshape. For empty data, -1 is 1."""
+    """Reshape. For empty data, an ambiguous -1 is 1."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Reshape the data."""
@@ -117,10 +117,10 @@ class _Reshape(_Layer):
 
 
 def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_zero: bool) -> list[int]:
-    """Return the shape of an OpenVINO Reshape of data of a static shape.
+    """Return the shape to which a Reshape of OpenVINO reshapes data of a static shape.
 
-    Unlike :func:`~splitops.models.ops.shapes.resolve_reshape`, this rejects invalid patterns, and resolves -1
-    in an empty shape.
+    Unlike :func:`~splitops.models.ops.shapes.resolve_reshape`, this rejects invalid patterns, and resolves an
+    ambiguous -1 for empty data.
     """
     result: list[int] = []
     product, rest = 1, list(shape)
@@ -155,7 +155,7 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
 
 
 def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:
-    """Check that a result of a shape fits into memory.
+    """Check that a result with a given shape fits into memory.
 
     Raises:
         ModelError: it does not fit, or has too many axes.
@@ -166,7 +166,7 @@ def _check_size(shape: Sequence[int], itemsize: int, where: Where) -> None:
 
 
 def get_openvino_op(name: str) -> type[OpRun]:
-    """Return the class of a layer."""
+    """Return the implementation of a layer type."""
     return _OPS[name]
 
 
@@ -176,4 +176,4 @@ _OPS: Final[Mapping[str, type[OpRun]]] = {
     "Gather": _Gather,
     "Reshape": _Reshape,
 }
-"""Layers by name."""
+"""The implementations by layer type."""

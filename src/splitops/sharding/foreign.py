@@ -1,0 +1,295 @@
+"""Reader of ranks that other programs have written, without a manifest, by the plan of their sharding.
+
+Sizes follow from those of all ranks, the plan and ``config.json``. Files are untrusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from splitops.common.untrusted_files import DataFolder
+from splitops.errors import PlanError, SplitError, brief, shown_path
+from splitops.files.descriptors import raise_file_limit
+from splitops.files.extents import Extents
+from splitops.files.folders import INDEX, find_other_files
+from splitops.files.formats import get_format
+from splitops.files.formats.safetensors import make_tensor
+from splitops.files.max_size import group_by_size
+from splitops.files.sources import LocalFile
+from splitops.files.strays import warn_of_strays
+from splitops.files.tensors import StoredTensor
+from splitops.sharding.auto import make_auto_plan
+from splitops.sharding.checkpoint import Checkpoint, read_config
+from splitops.sharding.copies import deduplicate
+from splitops.sharding.distributed import lay_out_files
+from splitops.sharding.documents import read_inside
+from splitops.sharding.expressions import Names
+from splitops.sharding.globs import match_glob
+from splitops.sharding.heads import KEYS, QUERIES
+from splitops.sharding.layouts.vllm import unfuse_rank
+from splitops.sharding.padding import SIZE_KEYS, classify_axis, iter_sizes
+from splitops.sharding.placements import Placements, copy_extents
+from splitops.sharding.plan_language import (
+    ShardRule,
+    assign_rules,
+    find_axis,
+    make_axis_sharding,
+    read_shard_rules,
+)
+from splitops.sharding.tables import read_table
+from splitops.sharding.tensor_sharding import (
+    MAX_RANKS,
+    AxisSharding,
+    Piece,
+    Shard,
+    TensorSharding,
+    shard_axis,
+)
+
+_ENGINE: Final = r"model-rank-(\d{1,6})-part-\d+\.safetensors"
+_FILES: Final = (
+    _ENGINE,
+    r"consolidated\.(\d{1,6})\.safetensors",
+    r"mp_rank_(\d{1,6})/[^/]+\.safetensors",
+    r"(?:.*[._-])?mp_rank_(\d{1,6})(?:_model_states)?\.safetensors",
+    r"tp_(\d{1,6})_\d+\.safetensors",
+    r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors",
+)
+"""File names of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two of them), and the layout ``hf``."""
+_FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
+_PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
+"""Keys of ``config.json``, and those of ``params.json`` of Meta's models."""
+_Parts = Sequence[StoredTensor | None]
+"""The part of a tensor on each rank, or None."""
+_Solved = tuple[tuple[int, ...], TensorSharding]
+"""The shape of an unsharded tensor, and its sharding."""
+
+
+def find_rank_files(path: Path) -> Mapping[str, int]:
+    """Return the rank of each file in a folder of ranks by its name, or nothing for other paths."""
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
+        return {}
+    for home in filter(re.compile(_FOLDER).fullmatch, tuple(names)):
+        if (path / home).is_symlink():
+            raise PlanError(f"{shown_path(path / home)} is a symbolic link: put the folder itself there")
+        if (path / home).is_dir():
+            names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
+    for pattern in _FILES:
+        found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
+        if found and [*found] != ["consolidated.00.safetensors"]:  # which is a complete model
+            return found
+    return {}
+
+
+def read_foreign_ranks(
+    path: Path, plan: Mapping[str, Any] | None, *, allow_links: bool = False, strict: bool = False
+) -> Checkpoint:
+    """Read the unsharded checkpoint from the files of :func:`find_rank_files`, sharded by ``plan``.
+
+    None is the plan of the program whose file or tensor names they are, or else the one of ``config.json``.
+    All copies of elements must be equal. ``strict`` rejects a folder with other tensor files.
+    """
+    folder, found = DataFolder(path, allow_links), find_rank_files(path)
+    names = sorted(entry.name for entry in path.iterdir())
+    homes = [int(match[1]) for name in names if (match := re.fullmatch(_FOLDER, name))]
+    ranks = max(*found.values(), *homes, 0) + 1
+    if ranks > MAX_RANKS or len({*found.values()}) < ranks:
+        raise PlanError(
+            f"{shown_path(path)} has only the ranks {brief(sorted({*found.values()}))} of {ranks}"
+        )
+    files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # of all ranks
+    raise_file_limit(len(files))
+    sources = [LocalFile(name, folder) for name in files]
+    others, left, strays = find_other_files(folder, names, files)
+    config = read_config(others)
+    stated = read_inside(folder, "params.json", limit=1 << 20) if "params.json" in names else None
+    if isinstance(stated, dict) and not config:
+        config = {key: stated[own] for key, own in _PARAMS.items() if own in stated}
+    engine = plan is None and re.fullmatch(_ENGINE, files[0]) is not None
+    parts: dict[str, list[StoredTensor | None]] = {}
+    for number, (name, source) in enumerate(zip(files, sources, strict=True)):
+        tensors = get_format("safetensors").read(source).tensors
+        for tensor in unfuse_rank(tensors, config, ranks) if engine else tensors:
+            part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
+            for rank in [found[name]] if name in found else range(ranks):
+                if own[rank] is not None:
+                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                own[rank] = part
+    document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
+    solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
+    firsts = [next(part for part in own if part is not None) for own in parts.values()]
+    rules = assign_rules(read_shard_rules(document), firsts)[1]
+    solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
+    groups = group_by_size([tensor.size for tensor, _ in solved], 5 << 30)
+    wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
+    placements = Placements(ranks, tuple(made), tuple(wholes), tuple(cut for _, cut in solved))
+    return Checkpoint(
+        shown_path(path),
+        placements.files,
+        placements.tensors,
+        tuple(sources),
+        deduplicate(wholes, _collect_extents(placements, list(parts.values())), sources),
+        (*others, *index),
+        config,
+        plan=document,
+        warnings=(
+            *warn_of_strays(folder, strays, f"the ranks of {shown_path(path)}", parts, strict=strict),
+            *left,
+            *solver.warnings,
+        ),
+    )
+
+
+def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
+    """Return the plan of the program that has written the ranks."""
+    shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
+    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    ranks = len(next(iter(parts.values())))
+    for known in read_table("foreign.toml")["plan"]:
+        found = [[s for n, s in matrices.items() if match_glob(known[key], n)] for key in ("up", "down")]
+        if all(found):
+            inner = found[1][0][1]
+            is_fused = found[0][0][0] == 2 * inner
+            weight = {"hf": "packed_colwise"} if is_fused else {"axis": 0}
+            bias = {"axis": 0} | ({"sections": [inner * ranks] * 2} if is_fused else {})
+            up = known["up"], known["up"].replace(".weight", ".bias")
+            cut = [{"match": known[key], "axis": axis} for axis, key in enumerate(("columns", "rows"))]
+            fused = [{"match": match, **rule} for match, rule in zip(up, (weight, bias), strict=True)]
+            return {"version": 1, "rule": [*fused, *cut, {"match": "*", "replicate": True}]}
+    return make_auto_plan(config, [*parts], layout)
+
+
+def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents:
+    """Return the extents from the files of ranks to the unsharded tensors."""
+    numbers, found = placements.kinds[0], []
+    for rank in range(placements.ranks):
+        own = [(i, each[rank], each[0] if rank else None) for i, each in enumerate(parts)]
+        rows = [(i, p.file, p.offset) for i, p, first in own if p is not None and p is not first]
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        forms = placements.make_extents(rank)
+        found.append(copy_extents(forms, numbers[table[:, 0]], table[:, 0], table[:, 1], table[:, 2]))
+    return Extents.concatenate(found).invert()
+
+
+class _Solver:
+    """Finds the unsharded shapes of tensors, and how they were sharded.
+
+    With an ``automatic`` plan, embeddings may be padded, replicated, or sharded along the other axis.
+    """
+
+    def __init__(self, config: Mapping[str, Any], names: Names, *, automatic: bool) -> None:
+        self._config, self._names, self._automatic = config, names, automatic
+        self._sizes = [(place[-1], size) for place, size in iter_sizes(config)]
+        self._known: dict[tuple[object, ...], _Solved] = {}
+        self.warnings: list[str] = []
+
+    def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
+        """Return the unsharded tensor of the parts, without a place in a file, and its sharding."""
+        first = next(part for part in parts if part is not None)
+        kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
+        counts = tuple(classify_axis(first, axis) for axis in range(len(first.shape)))
+        key = rule.number, "place" in rule.fields, kinds, counts
+        try:
+            if key not in self._known:
+                self._known[key] = self._solve(rule, first, parts)
+            shape, cut = self._known[key]
+            return make_tensor(first.name, first.code, list(shape), 0), cut
+        except (SplitError, ValueError) as error:
+            raise PlanError(f"{first.label}, {rule.label}: {error}") from error
+
+    def _solve(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> _Solved:
+        placed = "place" in rule.fields
+        axis = None if placed else self._find_axis(rule, first, parts)
+        for rank, part in enumerate(parts):
+            if part is None and not placed:
+                raise PlanError(f"it is missing on rank {rank}")
+            pair = [first, first if part is None else part]
+            rest = {(p.code, p.shape[:axis], p.shape[axis + 1 :] if axis is not None else ()) for p in pair}
+            if len(rest) > 1:
+                one, other = (f"{p.code} {brief(p.shape)}" for p in pair)
+                raise PlanError(f"{one} does not fit {other} on rank {rank}")
+        if axis is None:
+            return first.shape, TensorSharding(None, tuple(None if p is None else Shard() for p in parts))
+        return self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
+
+    def _find_axis(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> int | None:
+        """Return the axis along which a tensor is sharded, or None. Shapes show the one of an embedding."""
+        axis, shape = find_axis(rule, first.shape), first.shape
+        if not self._automatic or axis is None or len(shape) != 2 or len(parts) == 1:
+            return axis
+        if classify_axis(first, axis) != "vocabulary":
+            return axis
+        if ("hidden_size", len(parts) * shape[1 - axis]) in self._sizes:
+            return 1 - axis
+        return None if ("vocab_size", shape[axis]) in self._sizes else axis
+
+    def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
+        """Return the shape of a tensor whose parts have ``sizes`` along an axis, and its sharding."""
+        counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
+        known = [*self._list_sizes(rule, first, axis)] if axis == find_axis(rule, first.shape) else []
+        smaller = [size for size in known if size < total]
+        size = total if total in known or not known else max(smaller, default=min(known))
+        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+        own = make_axis_sharding(rule, shape, self._names)
+        assert own is not None  # the rule has an axis
+        two = counts == KEYS and size == total and any(total % other == 0 for other in smaller)
+        repeats = "replicate" in fields or (counts == KEYS and self._automatic)
+        if len(sizes) > 1 and (two or (repeats and not known)):
+            raise PlanError(
+                f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
+            )
+        if own.sections is None and total == size:  # of any sizes
+            places = zip(accumulate(sizes, initial=0), sizes, strict=False)
+            shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
+            return shape, TensorSharding(axis, tuple(shards))
+        if own.sections is None and not own.replicate:
+            if "pad_to" in fields or (counts == "vocabulary" and self._automatic):
+                own = AxisSharding(axis, pad_to=total)
+            elif counts == KEYS:
+                own = AxisSharding(axis, unit=sizes[0], replicate=frozenset({0}))
+        with contextlib.suppress(SplitError):
+            cut = shard_axis(own, size, len(sizes))
+            if [shard and shard.size for shard in cut.shards] == sizes:
+                if cut.padded:
+                    self.warnings.append(f"{first.label}: {cut.padded - size} padded rows are removed")
+                return shape, cut
+        advice = f". If the rest is padding, set pad_to = {total}" if counts == "vocabulary" else ""
+        raise PlanError(
+            f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
+            f"config.json require {brief(known or [size])}{advice}"
+        )
+
+    def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:
+        """Yield the sizes that an axis may have by the plan or ``config.json``."""
+        sections = rule.fields.get("sections", [-1])
+        if -1 not in sections:
+            yield sum(map(self._names.evaluate, sections))
+            return
+        counts, pack = classify_axis(first, axis), self._names.evaluate(rule.fields.get("pack", 1))
+        if counts in (QUERIES, KEYS) and re.search(r"\.([qkvo]_proj|w[qkvo])\.", first.name):
+            with contextlib.suppress(PlanError):
+                own = {size for key, size in self._sizes if "head_dim" in key}
+                own.add(self._names.evaluate("head_dim"))
+                heads = [size for key, size in self._sizes if counts.removeprefix("num_") in key]
+                times = (1, 2) if counts == QUERIES else (1,)  # with a gate
+                yield from {n * size * each // pack for n in heads for size in own for each in times}
+        elif counts in ("vocabulary", "inner"):
+            found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
+            more = [*_iter_integers(self._config)] if found and counts == "inner" else []
+            yield from {-(-n * size // pack) for size in more for n in (1, 2, 4)} or {
+                -(-n // pack) for n in found
+            }
+
+
+def _iter_integers(value: Any) -> Iterator[int]:
+    """Yield the positive integers in a JSON document: a model may have more sizes than are known here."""
+    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from (each,) * (each > 0) if type(each) is int else _iter_integers(each)

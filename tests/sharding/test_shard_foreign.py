@@ -1,0 +1,591 @@
+"""Ranks of other programs, without a manifest: what is merged is what was cut, or the numbers say why not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+from sharding_helpers import contents, save
+
+from command_line import runner
+from splitops import sharding
+from splitops.cli import cli
+from splitops.errors import PlanError, SplitError
+
+Tensors = dict[str, np.ndarray]
+Rule = tuple[str, int | None]
+LAYER = "model.layers.0"
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "vocab_size": 40,
+}
+SHAPES: dict[str, tuple[tuple[int, ...], int | None]] = {
+    "model.embed_tokens.weight": ((40, 16), 0),
+    f"{LAYER}.self_attn.q_proj.weight": ((32, 16), 0),
+    f"{LAYER}.self_attn.k_proj.weight": ((8, 16), 0),
+    f"{LAYER}.self_attn.k_proj.bias": ((8,), 0),
+    f"{LAYER}.self_attn.v_proj.weight": ((8, 16), 0),
+    f"{LAYER}.self_attn.o_proj.weight": ((16, 32), 1),
+    f"{LAYER}.self_attn.o_proj.bias": ((16,), None),
+    f"{LAYER}.mlp.gate_proj.weight": ((24, 16), 0),
+    f"{LAYER}.mlp.up_proj.weight": ((24, 16), 0),
+    f"{LAYER}.mlp.down_proj.weight": ((16, 24), 1),
+    f"{LAYER}.input_layernorm.weight": ((16,), None),
+    "model.norm.weight": ((16,), None),
+    "lm_head.weight": ((40, 16), 0),
+}
+
+
+def numbers(shape: Sequence[int], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
+
+
+def llama() -> Tensors:
+    return {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(SHAPES.items())}
+
+
+def part_of(name: str, array: np.ndarray, axis: int | None, rank: int, ranks: int) -> np.ndarray:
+    """Return the part of a rank as vLLM and Megatron-LM have it: whole heads of keys and values repeat."""
+    if axis is None:
+        return array
+    if ("k_proj" in name or "v_proj" in name) and ranks > 2:
+        head = rank // (ranks // 2)
+        return array[4 * head : 4 * head + 4]
+    return np.split(array, ranks, axis)[rank]
+
+
+def parts(tensors: Tensors, ranks: int) -> list[Tensors]:
+    return [
+        {name: part_of(name, array, SHAPES[name][1], rank, ranks) for name, array in tensors.items()}
+        for rank in range(ranks)
+    ]
+
+
+def write(path: Path, tensors: Tensors) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+
+
+def as_folders(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        write(folder / f"mp_rank_{rank:02}" / "model_optim_rng.safetensors", tensors)
+
+
+def as_two_files(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        for number in range(2):
+            own = {name: tensors[name] for name in list(tensors)[number::2]}
+            write(folder / f"mp_rank_{rank:02}" / f"model-{number}.safetensors", own)
+
+
+def as_states(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        write(folder / f"mp_rank_{rank:02}_model_states.safetensors", tensors)
+
+
+def as_pieces(folder: Path, ranks: Sequence[Tensors]) -> None:
+    """The files that DeepSpeed's ``save_mp_checkpoint_path`` writes: tensors outside of layers are in one."""
+    outside = ("model.norm.weight",)
+    write(folder / "non-tp.safetensors", {name: ranks[0][name] for name in outside})
+    for rank, tensors in enumerate(ranks):
+        for number in range(3):
+            names = [name for name in tensors if name not in outside][number::3]
+            write(folder / f"tp_{rank:02}_{number:02}.safetensors", {name: tensors[name] for name in names})
+
+
+def as_consolidated(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        write(folder / f"consolidated.{rank:02}.safetensors", tensors)
+
+
+def as_ranks(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        write(folder / f"rank-{rank:05}-of-{len(ranks):05}" / "model.safetensors", tensors)
+
+
+LAYOUTS = (as_folders, as_two_files, as_states, as_pieces, as_consolidated, as_ranks)
+
+
+def foreign(
+    folder: Path, ranks: Sequence[Tensors], config: Any = CONFIG, layout: Callable[..., None] = as_folders
+) -> Path:
+    layout(folder, ranks)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def merged(folder: Path, *plan: Any) -> Tensors:
+    out = folder.with_name(f"{folder.name}-merged")
+    sharding.merge(folder, *plan).run(out, sync=False)
+    return {name: array for path in out.glob("*.safetensors") for name, array in load_file(path).items()}
+
+
+def same(found: Tensors, wanted: Tensors) -> None:
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ranks_of_each_layout_are_merged_by_config(tmp_path: Path, layout, ranks: int) -> None:
+    if layout is as_consolidated and ranks == 1:
+        return  # a complete model
+    whole = llama()
+    folder = foreign(tmp_path / "ranks", parts(whole, ranks), layout=layout)
+    same(merged(folder), whole)
+    out = tmp_path / "ranks-merged"
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
+    assert (out / "config.json").read_text() == (folder / "config.json").read_text()
+
+
+def test_heads_that_transformers_cuts_are_joined(tmp_path: Path) -> None:
+    """Four ranks with half a head of keys each: what sums up to the configuration does not repeat."""
+    whole = llama()
+    cut = [
+        {n: a if SHAPES[n][1] is None else np.split(a, 4, SHAPES[n][1])[rank] for n, a in whole.items()}
+        for rank in range(4)
+    ]
+    same(merged(foreign(tmp_path / "ranks", cut)), whole)
+
+
+def test_the_vocabulary_may_be_padded_whole_or_cut_along_the_other_axis(tmp_path: Path) -> None:
+    whole = llama()
+    cut = parts(whole, 2)
+    for rank in range(2):  # as DeepSpeed: whole embeddings, a head along its inputs
+        cut[rank]["model.embed_tokens.weight"] = whole["model.embed_tokens.weight"]
+        cut[rank]["lm_head.weight"] = np.split(whole["lm_head.weight"], 2, 1)[rank]
+    same(merged(foreign(tmp_path / "other", cut)), whole)
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):  # as Megatron-LM: 40 rows to 64
+        padded = np.concatenate([whole[name], numbers((24, 16))])
+        for rank in range(2):
+            cut[rank][name] = np.split(padded, 2)[rank]
+    folder = foreign(tmp_path / "padded", cut)
+    same(merged(folder), whole)
+    said = sharding.merge(folder).checkpoint.warnings
+    assert "tensor 'model.embed_tokens.weight': 24 padded rows are removed" in said
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    with pytest.raises(
+        PlanError, match=r"64 in total, but .* require .*40.*If the rest is padding, set pad_to = 64"
+    ):
+        sharding.merge(folder, rules)
+
+
+MEGATRON = {
+    "embedding.word_embeddings.weight": ((40, 16), 0),
+    "decoder.layers.0.self_attention.linear_qkv.weight": ((48, 16), 0),
+    "decoder.layers.0.self_attention.linear_qkv.bias": ((48,), 0),
+    "decoder.layers.0.self_attention.linear_proj.weight": ((16, 32), 1),
+    "decoder.layers.0.mlp.linear_fc1.weight": ((48, 16), 0),
+    "decoder.layers.0.mlp.linear_fc1.bias": ((48,), 0),
+    "decoder.layers.0.mlp.linear_fc2.weight": ((16, 24), 1),
+    "decoder.final_layernorm.weight": ((16,), None),
+    "output_layer.weight": ((40, 16), 0),
+}
+LEGACY = {
+    "language_model.embedding.word_embeddings.weight": ((40, 16), 0),
+    "language_model.encoder.layers.0.self_attention.query_key_value.weight": ((48, 16), 0),
+    "language_model.encoder.layers.0.self_attention.dense.weight": ((16, 32), 1),
+    "language_model.encoder.layers.0.mlp.dense_h_to_4h.weight": ((24, 16), 0),
+    "language_model.encoder.layers.0.mlp.dense_h_to_4h.bias": ((24,), 0),
+    "language_model.encoder.layers.0.mlp.dense_4h_to_h.weight": ((16, 24), 1),
+    "language_model.encoder.layers.0.mlp.dense_4h_to_h.bias": ((16,), None),
+}
+META = {
+    "tok_embeddings.weight": ((40, 16), 1),
+    "layers.0.attention.wq.weight": ((16, 16), 0),
+    "layers.0.attention.wk.weight": ((8, 16), 0),
+    "layers.0.attention.wo.weight": ((16, 16), 1),
+    "layers.0.feed_forward.w1.weight": ((24, 16), 0),
+    "layers.0.feed_forward.w2.weight": ((16, 24), 1),
+    "layers.0.feed_forward.w3.weight": ((24, 16), 0),
+    "norm.weight": ((16,), None),
+    "output.weight": ((40, 16), 0),
+}
+
+
+@pytest.mark.parametrize("config", [CONFIG, None])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("shapes", [MEGATRON, LEGACY])
+def test_names_of_megatron(tmp_path: Path, shapes, ranks: int, config) -> None:
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(shapes.items())}
+    cut: list[Tensors] = [{} for _ in range(ranks)]
+    for name, array in whole.items():
+        axis = shapes[name][1]
+        for rank in range(ranks):
+            if "linear_fc1" in name:  # gate and up of each rank
+                both = [np.split(half, ranks)[rank] for half in np.split(array, 2)]
+                cut[rank][name] = np.concatenate(both)
+            else:
+                cut[rank][name] = array if axis is None else np.split(array, ranks, axis)[rank]
+    same(merged(foreign(tmp_path / "ranks", cut, config)), whole)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_names_of_meta(tmp_path: Path, axis: int) -> None:
+    """Embeddings were cut along their width until Llama 3, and along the vocabulary since then."""
+    shapes = META | {"tok_embeddings.weight": ((40, 16), axis)}
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(shapes.items())}
+    cut = [
+        {n: a if shapes[n][1] is None else np.split(a, 2, shapes[n][1])[rank] for n, a in whole.items()}
+        for rank in range(2)
+    ]
+    folder = foreign(tmp_path / "ranks", cut, None, as_consolidated)
+    params = {"dim": 16, "n_heads": 4, "n_kv_heads": 2, "vocab_size": -1, "norm_eps": 1e-5}
+    (folder / "params.json").write_text(json.dumps(params))
+    same(merged(folder), whole)
+    assert (tmp_path / "ranks-merged" / "params.json").exists()
+
+
+def experts(names: Sequence[str], inner: int) -> dict[str, tuple[int, ...]]:
+    gate, up, down = names
+    shapes: dict[str, tuple[int, ...]] = {}
+    for expert in range(3):
+        shapes |= {
+            f"{expert}.{gate}": (inner, 16),
+            f"{expert}.{up}": (inner, 16),
+            f"{expert}.{down}": (16, inner),
+        }
+    return shapes
+
+
+MIXTRAL = "block_sparse_moe"
+ENGINE: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
+    "dense": ("LlamaForCausalLM", {}),
+    "tied": ("LlamaForCausalLM", {}),
+    "fused": (
+        "Phi3ForCausalLM",
+        {
+            f"{LAYER}.self_attn.qkv_proj.weight": (48, 16),
+            f"{LAYER}.mlp.gate_up_proj.weight": (48, 16),
+            f"{LAYER}.mlp.down_proj.weight": (16, 24),
+            f"{LAYER}.self_attn.o_proj.weight": (16, 32),
+        },
+    ),
+    "mixtral": (
+        "MixtralForCausalLM",
+        {f"{LAYER}.{MIXTRAL}.experts.{n}.weight": s for n, s in experts(("w1", "w3", "w2"), 24).items()}
+        | {f"{LAYER}.{MIXTRAL}.gate.weight": (3, 16)},
+    ),
+    "qwen": (
+        "Qwen3MoeForCausalLM",
+        {
+            f"{LAYER}.mlp.experts.{n}.weight": s
+            for n, s in experts(("gate_proj", "up_proj", "down_proj"), 8).items()
+        }
+        | {f"{LAYER}.mlp.gate.weight": (3, 16)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("kind", ENGINE)
+def test_ranks_of_vllm_get_the_names_of_the_checkpoint_back(tmp_path: Path, kind: str, ranks: int) -> None:
+    """The layout ``vllm`` writes its names and bytes: see the tests of the layout."""
+    architecture, more = ENGINE[kind]
+    dense = {name: shape for name, (shape, _) in SHAPES.items() if not name.endswith("o_proj.bias")}
+    shapes = (
+        dense
+        if kind in ("dense", "tied")
+        else more
+        | {
+            name: shape
+            for name, shape in dense.items()
+            if ".mlp." not in name and (kind != "fused" or "attn" not in name)
+        }
+    )
+    shapes = {name: shape for name, shape in shapes.items() if name != "lm_head.weight" or kind != "tied"}
+    if kind in ("dense", "tied"):
+        shapes |= {f"{LAYER}.self_attn.{n}_proj.bias": (8 if n == "v" else 32,) for n in "qv"}
+    elif kind != "fused":
+        del shapes[f"{LAYER}.self_attn.k_proj.bias"]
+    whole = {name: numbers(shape, seed) for seed, (name, shape) in enumerate(shapes.items())}
+    known = CONFIG | {
+        "architectures": [architecture],
+        "tie_word_embeddings": kind == "tied",
+        "moe_intermediate_size": 8,
+    }
+    model = save(tmp_path / "model", whole, known)
+    sharding.plan(model, "auto", ranks=ranks, layout="vllm").run(tmp_path / "ranks", sync=False)
+    (tmp_path / "ranks" / "manifest.json").unlink()
+    shutil.rmtree(tmp_path / "ranks" / "source")
+    same(merged(tmp_path / "ranks"), whole)
+    sharding.plan(tmp_path / "ranks", ranks=2).run(tmp_path / "two", sync=False)
+    sharding.plan(model, "auto", ranks=2, layout="vllm").run(tmp_path / "wanted", sync=False)
+    assert contents(tmp_path / "two", but=("manifest.json",)) == contents(
+        tmp_path / "wanted", but=("manifest.json",)
+    )
+
+
+# Plans of one's own ---------------------------------------------------------------------------------------
+
+
+@st.composite
+def cut_models(draw: st.DrawFn) -> tuple[Tensors, list[Tensors], dict[str, Any]]:
+    """Tensors of random sizes, cut by NumPy along any axis into parts of any sizes, and the plan of it."""
+    ranks = draw(st.integers(1, 4))
+    whole: Tensors = {}
+    cut: list[Tensors] = [{} for _ in range(ranks)]
+    rules: list[dict[str, Any]] = []
+    for index in range(draw(st.integers(1, 4))):
+        name, kind = f"t{index}", draw(st.sampled_from(["axis", "whole", "sections", "heads", "padded"]))
+        if kind == "axis":
+            sizes = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks))
+            axis = draw(st.integers(0, 2))
+            shape = draw(st.lists(st.integers(1, 3), min_size=3, max_size=3))
+            shape[axis] = sum(sizes)
+            own = np.split(numbers(shape, index), np.cumsum(sizes)[:-1], axis)
+            whole[name] = np.concatenate(own, axis)
+            rules.append({"match": name, "axis": axis - 3 * draw(st.booleans())})
+        elif kind == "whole":
+            whole[name] = numbers(draw(st.lists(st.integers(0, 3), max_size=3)), index)
+            own = [whole[name]] * ranks
+            rules.append({"match": name, "replicate": True})
+        elif kind == "sections":
+            each = draw(st.lists(st.integers(1, 2), min_size=1, max_size=3))
+            pieces = [numbers((2, ranks * n), index) for n in each]
+            whole[name] = np.concatenate(pieces, 1)
+            own = [np.concatenate([np.split(p, ranks, 1)[rank] for p in pieces], 1) for rank in range(ranks)]
+            rules.append({"match": name, "axis": 1, "sections": [ranks * n for n in each]})
+        elif kind == "heads":
+            heads = draw(st.sampled_from([n for n in range(1, ranks + 1) if ranks % n == 0]))
+            whole[name] = numbers((2 * heads, 3), index)
+            own = [np.split(whole[name], heads)[rank * heads // ranks] for rank in range(ranks)]
+            sections = {"sections": [2 * heads], "unit": 2, "replicate": True}
+            rules.append({"match": name, "axis": 0, **sections})
+        else:
+            name = f"t{index}.lm_head.weight"
+            whole[name] = numbers((7, 2), index)
+            own = np.split(np.concatenate([whole[name], numbers((ranks * 8 - 7, 2), 9)]), ranks)
+            rules.append({"match": name, "axis": 0, "pad_to": 8})
+        for rank, array in enumerate(own):
+            cut[rank][name] = array
+    return whole, cut, {"version": 1, "rule": rules}
+
+
+@given(cut_models(), st.sampled_from(LAYOUTS[:3]), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_any_cut_of_a_plan_is_merged_and_cut_anew(tmp_path_factory, made, layout, ranks) -> None:
+    whole, cut, rules = made
+    home = tmp_path_factory.mktemp("any")
+    folder = foreign(home / "ranks", cut, {"vocab_size": 7}, layout)
+    same(merged(folder, rules), whole)
+    again = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    sharding.plan(home / "ranks-merged", again, ranks=ranks).run(home / "two", sync=False)
+    sharding.merge(home / "two").run(home / "three", sync=False)
+    assert contents(home / "three") == contents(home / "ranks-merged")
+
+
+def test_experts_that_are_placed_are_on_the_ranks_that_have_them(tmp_path: Path) -> None:
+    whole = {f"experts.{e}.w": numbers((2, 3), e) for e in range(3)} | {"norm": numbers((3,))}
+    cut = [{"experts.0.w": whole["experts.0.w"]}, {f"experts.{e}.w": whole[f"experts.{e}.w"] for e in (1, 2)}]
+    for each in cut:
+        each["norm"] = whole["norm"]
+    rules = {
+        "version": 1,
+        "rule": [{"match": "experts.{e}.*", "place": "e"}, {"match": "*", "replicate": True}],
+    }
+    same(merged(foreign(tmp_path / "ranks", cut, None), rules), whole)
+
+
+def test_reshard_is_merge_and_shard(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 2))
+    merged(folder)
+    for layout in ("hf", "dcp"):
+        sharding.plan(folder, ranks=4, layout=layout).run(tmp_path / f"{layout}-one", sync=False)
+        merged_first = sharding.plan(tmp_path / "ranks-merged", ranks=4, layout=layout)
+        merged_first.run(tmp_path / f"{layout}-two", sync=False)
+        left = ("manifest.json", "rank.json")
+        assert contents(tmp_path / f"{layout}-one", but=left) == contents(
+            tmp_path / f"{layout}-two", but=left
+        )
+    sharding.plan(folder, ranks=3, pad_for=3).run(tmp_path / "padded", sync=False)
+    assert sharding.rank(tmp_path / "padded", 2)["lm_head.weight"].shape == (14, 16)
+
+
+# What does not add up -------------------------------------------------------------------------------------
+
+
+def without(name: str, rank: int = 1) -> Callable[[list[Tensors]], None]:
+    def change(cut: list[Tensors]) -> None:
+        del cut[rank][name]
+
+    return change
+
+
+def other(
+    name: str, make: Callable[[np.ndarray], np.ndarray], rank: int = 1
+) -> Callable[[list[Tensors]], None]:
+    def change(cut: list[Tensors]) -> None:
+        cut[rank][name] = make(cut[rank][name])
+
+    return change
+
+
+def every(name: str, make: Callable[[np.ndarray], np.ndarray]) -> Callable[[list[Tensors]], None]:
+    def change(cut: list[Tensors]) -> None:
+        for each in cut:
+            each[name] = make(each[name])
+
+    return change
+
+
+UP, Q, K = (
+    f"{LAYER}.mlp.up_proj.weight",
+    f"{LAYER}.self_attn.q_proj.weight",
+    f"{LAYER}.self_attn.k_proj.weight",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (without(UP), r"'model.layers.0.mlp.up_proj.weight', rule 7 .*: it is missing on rank 1"),
+        (without(UP, 0), "it is missing on rank 0"),
+        (other("model.norm.weight", lambda a: a + 1), "copies in .*mp_rank_00.* and .*mp_rank_01.* differ"),
+        (other("model.norm.weight", lambda a: a[:8]), r"F32 \[16\] does not fit F32 \[8\] on rank 1"),
+        (other(UP, lambda a: a[:, :8]), r"F32 \[6, 16\] does not fit F32 \[6, 8\] on rank 1"),
+        (other(UP, lambda a: a.astype(np.float16)), r"F32 \[6, 16\] does not fit F16 \[6, 16\] on rank 1"),
+        (
+            other(UP, lambda a: a[:3]),
+            r"ranks of sizes \[6, 3, 6, 6\] along axis 0 are 21 in total, but the plan and",
+        ),
+        (
+            every(Q, lambda a: a[:6]),
+            r"ranks of sizes \[6, 6, 6, 6\] along axis 0 are 24 in total, but .* \[32, 64\]",
+        ),
+        (
+            every(K, lambda a: a[:3]),
+            r"ranks of sizes \[3, 3, 3, 3\] along axis 0 are 12 in total, but .* \[8\]",
+        ),
+        (other(K, lambda a: a + 1), "k_proj.weight': the copies in"),
+        (
+            every("lm_head.weight", lambda a: a[:9]),
+            r"\[9, 9, 9, 9\] along axis 0 are 36 in total, but .* \[40\]",
+        ),
+    ],
+)
+def test_what_does_not_add_up_is_said_with_numbers(tmp_path: Path, change, says: str) -> None:
+    cut = parts(llama(), 4)
+    change(cut)
+    folder = foreign(tmp_path / "ranks", cut)
+    with pytest.raises(SplitError, match=says) as found:
+        sharding.merge(folder).run(tmp_path / "out", sync=False)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_ranks_that_are_missing_or_twice(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 4))
+    shutil.rmtree(folder / "mp_rank_01")
+    with pytest.raises(PlanError, match=r"has only the ranks \[0, 2, 3\] of 4"):
+        sharding.merge(folder)
+    (folder / "mp_rank_03" / "model_optim_rng.safetensors").rename(tmp_path / "x.safetensors")
+    with pytest.raises(PlanError, match=r"has only the ranks \[0, 2\] of 4"):  # the folder is still there
+        sharding.merge(folder)
+    (folder / "mp_rank_02").rename(tmp_path / "mp_rank_02")
+    (folder / "mp_rank_02").symlink_to(tmp_path / "mp_rank_02", target_is_directory=True)
+    with pytest.raises(PlanError, match=r"mp_rank_02' is a symbolic link"):
+        sharding.merge(folder)
+    other_folder = foreign(tmp_path / "twice", parts(llama(), 2))
+    shutil.copy(
+        other_folder / "mp_rank_01" / "model_optim_rng.safetensors",
+        other_folder / "mp_rank_01" / "b.safetensors",
+    )
+    with pytest.raises(PlanError, match="is twice on rank 1: again in"):
+        sharding.merge(other_folder)
+    (tmp_path / "many" / "mp_rank_999999").mkdir(parents=True)
+    write(tmp_path / "many" / "mp_rank_999999" / "x.safetensors", {"a": numbers((2,))})
+    with pytest.raises(PlanError, match=r"has only the ranks \[999999\] of 1000000"):
+        sharding.merge(tmp_path / "many")
+
+
+def test_repeated_heads_need_a_configuration(tmp_path: Path) -> None:
+    cut = parts({K: numbers((8, 16))}, 4)
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0, "unit": 4, "replicate": True}]}
+    folder = foreign(tmp_path / "ranks", cut, {"head_dim": 4})
+    with pytest.raises(
+        PlanError, match=r"ranks of sizes \[4, 4, 4, 4\] may repeat units or not: set sections"
+    ):
+        sharding.merge(folder, rules)
+    rules["rule"][0]["sections"] = [8]
+    same(merged(folder, rules), {K: numbers((8, 16))})
+
+
+@pytest.mark.parametrize("left_out", ["head_dim", "num_key_value_heads", "num_attention_heads"])
+@pytest.mark.parametrize("value", [None, 10**30, -1, "4", [4]])
+def test_a_configuration_without_heads_never_doubles_them(tmp_path: Path, left_out: str, value: Any) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 4), CONFIG | {left_out: value, "hidden_size": None})
+    with contextlib.suppress(SplitError):
+        same(merged(folder), llama())
+
+
+def test_a_model_or_other_ranks_are_read_as_before(tmp_path: Path) -> None:
+    model = save(tmp_path / "model", llama(), CONFIG)
+    write(model / "consolidated.00.safetensors", {"a": numbers((2,))})
+    write(model / "consolidated.01.safetensors", {"a": numbers((2,))})
+    with pytest.raises(PlanError, match="is not a folder of ranks"):
+        sharding.merge(model)
+    sharding.plan(model, "auto", ranks=2).run(tmp_path / "ranks", sync=False)
+    with pytest.raises(PlanError, match="plan works only for ranks without a manifest"):
+        sharding.merge(tmp_path / "ranks", "auto")
+    (tmp_path / "pickled" / "mp_rank_00").mkdir(parents=True)
+    (tmp_path / "pickled" / "mp_rank_00" / "model_optim_rng.pt").write_bytes(b"\x80")
+    with pytest.raises(
+        PlanError, match=r"'model_optim_rng.pt' is a pickle of PyTorch.*Convert it to safetensors"
+    ):
+        sharding.merge(tmp_path / "pickled")
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = runner().invoke(cli, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    whole = {name: array for name, array in llama().items() if "attn" not in name}
+    folder = foreign(tmp_path / "ranks", parts(whole, 2))
+    (folder / "stray.safetensors").write_bytes(
+        (folder / "mp_rank_00/model_optim_rng.safetensors").read_bytes()
+    )
+    said = json.loads(run("merge", folder, "--out", tmp_path / "x", "--dry-run", "--json"))
+    assert not (tmp_path / "x").exists()
+    assert "'stray.safetensors' is left out" in said["warnings"][0]
+    assert "stray.safetensors" in run("merge", folder, "--out", tmp_path / "x", "--strict", code=1)
+    run("merge", folder, "--out", tmp_path / "whole", "--verify", "--plan", "auto")
+    same(load_file(tmp_path / "whole" / "model.safetensors"), whole)
+    rules = tmp_path / "plan.toml"
+    rules.write_text(
+        'version = 1\n[[rule]]\nmatch = "*.down_proj.weight"\naxis = 1\n'
+        '[[rule]]\nmatch = "*norm*"\nreplicate = true\n[[rule]]\nmatch = "*"\naxis = 0\n'
+    )
+    run("merge", folder, "--plan", rules, "--out", tmp_path / "again")
+    same(load_file(tmp_path / "again" / "model.safetensors"), whole)
+    run("reshard", folder, "--plan", rules, "--ranks", 4, "--out", tmp_path / "four")
+    run("merge", tmp_path / "four", "--out", tmp_path / "third")
+    same(load_file(tmp_path / "third" / "model.safetensors"), whole)
+    assert (
+        "No such file" in run("merge", folder, "--plan", tmp_path / "none", "--out", tmp_path / "x", code=2)
+        or True
+    )
+    one = folder / "mp_rank_00" / "model_optim_rng.safetensors"
+    message = run("merge", one, one, "--plan", "auto", "--out", tmp_path / "x", code=2)
+    assert "--plan can be used only with a folder of ranks" in message
