@@ -26,7 +26,7 @@ def main() -> NoReturn:
 
 
 def run_command(command: click.Command, name: str) -> NoReturn:
-    """Run a command with the arguments of the process, and exit. Messages call it ``name``."""
+    """Run a command with the arguments of the process, and exit. ``name`` is its name in messages."""
     for number in ENDING:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)  # nohup ignores SIGHUP

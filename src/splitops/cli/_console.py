@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Row = TypeVar("_Row")
 
 _WIDTH_OF_FILES = 120
-"""Line width of output that does not go to a terminal. The variable COLUMNS overrides it."""
+"""Line width of output that does not go to a terminal. The environment variable COLUMNS overrides it."""
 _MAX_SHAPES: Final = 6
 """Maximum number of different shapes in a cell."""
 
@@ -42,7 +42,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def make_table(*columns: str, right: tuple[str, ...] = (), title: str | None = None) -> Table:
-    """Return an empty table with ``columns``. The cells of ``right`` are aligned to the right."""
+    """Return an empty table with ``columns``. The columns in ``right`` are right-aligned."""
     from rich import box
 
     from splitops.cli._tables import WordTable
@@ -68,7 +68,7 @@ def group_equal_rows(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> l
 
 
 def format_place(where: Where) -> str:
-    """Return the node and the graph of a place, without the model.
+    """Format the node and the graph of a location, without the model.
 
     Examples:
         >>> format_place(Where(model="m.onnx", graph="loop.body", node="cut"))
@@ -78,7 +78,7 @@ def format_place(where: Where) -> str:
 
 
 def format_places(names: Sequence[str]) -> str:
-    """Return the first three names, and the number of the others.
+    """Join the first three names, and add the number of the others.
 
     Examples:
         >>> format_places(["a", "b", "c", "d", "e"])
@@ -89,7 +89,7 @@ def format_places(names: Sequence[str]) -> str:
 
 
 def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
-    """Return at most six shapes of parts as text: "2 of" for equal neighbours, "?" for an unknown rank.
+    """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, and "..." follows six.
 
     Examples:
         >>> format_shapes([(2, 3), (2, 3), ("N",), None])

@@ -15,8 +15,8 @@ _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"} | _PORTS)
 def make_safe_names(names: list[str], suffixes: list[str]) -> list[str]:
     """Return a unique file name for each name, to which any of ``suffixes`` can be added.
 
-    Characters other than letters, digits and ``._-+`` become ``_``. Names that then differ at most in case
-    get ``-2``, ``-3`` and so on.
+    Characters other than letters, digits and ``._-+`` become ``_``. If names are then equal except for case,
+    ``-2``, ``-3`` and so on is appended to all but the first.
 
     Examples:
         >>> make_safe_names(["../../x", "y:0", "Y:0"], [".npy"])

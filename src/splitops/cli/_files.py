@@ -46,7 +46,10 @@ def _read_format(text: str) -> Format:
 
 
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
-    """Read which tensors are in a file or at a URL. Messages suggest the subcommand ``command``."""
+    """Read names, types, shapes and offsets of the tensors in a file or at a URL.
+
+    ``command`` is the subcommand that error messages suggest.
+    """
     from splitops.files.addresses import is_address
     from splitops.files.plan_builder import read
 
@@ -109,7 +112,7 @@ class CliRunOptions:
         self.dry_run, self.options = dry_run, options
 
     def run(self, plan: FilePlan) -> Report | DryRun:
-        """Run a plan and report its progress, or return its dry run."""
+        """Run a plan and report its progress, or dry-run it. Return the result."""
         if self.dry_run:
             return plan.dry_run(memory=self.options["memory"])
         with report_progress("copy", None, "bytes") as tell:
@@ -146,7 +149,7 @@ run_options = collect_options(
 
 
 def describe_resumed(report: Report) -> str:
-    """Return a sentence with the bytes that an earlier run had copied."""
+    """Return a sentence on the number of bytes that an earlier run had copied."""
     if report.resumed == report.bytes:
         return "All bytes had been written before."
     return f"{report.resumed} of {report.bytes} bytes had been copied before"
@@ -240,7 +243,7 @@ def print_file_contents(
     *,
     as_json: bool,
 ) -> None:
-    """Print the files of a plan that does not split tensors; for a dry run, also the tensors in each file."""
+    """Print the files of a plan that does not split tensors. For a dry run, also print their tensors."""
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 

@@ -14,7 +14,7 @@ from splitops.spec.elements.types import ElementType
 
 
 def get_max_bytes() -> int:
-    """Return the maximum size in bytes of an array from a user or a file: half of the memory."""
+    """Return the maximum size of an input array in bytes: half of the memory that the process may use."""
     return read_memory_limit() // 2
 
 

@@ -26,7 +26,7 @@ INVALID: Final = 1
 _COMMAND: Final = "splitops.command"
 """Key in the ``meta`` of a click context under which the command-line arguments are stored."""
 _MAX_COMMAND: Final = 1000
-"""Maximum length of a command in a message, together with the name of the folder before it."""
+"""Maximum length of the command and the folder in a message about an interrupted run, together."""
 
 _SYNONYMS: Final = {
     "--apply": ("--out",),

@@ -27,7 +27,7 @@ _MAX_PROTOBUF: Final = (1 << 31) - 1
 def read_inputs(texts: Sequence[str], declared: Sequence[InputSpec]) -> dict[str, Any]:
     """Read or generate the arrays of ``NAME=VALUE`` texts, and return them by input name.
 
-    Unknown, repeated or missing names and missing files raise a ``click.UsageError``.
+    Unknown and missing names, tensors that are set twice and missing files raise a ``click.UsageError``.
     """
     texts_by_name: dict[str, list[str]] = {}
     known = {name: item for item in declared for name in (*item.aliases, item.name)}

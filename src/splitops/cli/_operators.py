@@ -56,7 +56,7 @@ def convert_schema(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def find_element_type(text: str) -> ElementType:
-    """Return the element type with a name of NumPy, OpenVINO or ONNX.
+    """Return the element type with the given name in NumPy, OpenVINO or ONNX.
 
     Examples:
         >>> find_element_type("f32") is find_element_type("FLOAT") is find_element_type("float32")
@@ -102,7 +102,7 @@ SHAPE = Read("shape", read_shape)
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """The options of one split; None for an option that is not set."""
+    """The options of one split. An option that is not set is None."""
 
     operator: OperatorSchema | None = None
     axis: int | None = None

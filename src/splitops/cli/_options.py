@@ -56,7 +56,7 @@ BYTES: Final = Read("bytes", _parse_bytes)
 
 
 def suggest(word: str, words: Iterable[str]) -> str:
-    """Return a question with the most similar of ``words``, after a space; empty if none is similar.
+    """Return a space and a question that names the most similar of ``words``, or "" if none is similar.
 
     Examples:
         >>> suggest("chekc", ["check", "fix"])

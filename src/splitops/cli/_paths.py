@@ -14,7 +14,7 @@ from splitops.cli._console import escape
 
 NEW_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 _PATHS: Final = "splitops.paths"
-"""Key of the paths that a command reads and writes, in the ``meta`` of its context."""
+"""Key in the ``meta`` of a click context under which the paths that the command uses are stored."""
 
 
 class NewFile(click.Path):
@@ -120,7 +120,7 @@ def is_missing(path: Path) -> bool:
         here.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except (OSError, ValueError):  # the message of reading it is better
+    except (OSError, ValueError):  # reading it will raise an error with a better message
         return False
     return False
 

@@ -24,9 +24,10 @@ _MAX_ROWS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Times of runs and operators, and median times of a run before and after simplification.
+    """Times of runs and operators in seconds.
 
-    ``simplified`` is None if nothing can be simplified.
+    ``simplified`` has the median time of a run before and after simplification. It is None without a profile,
+    or if nothing can be simplified.
     """
 
     seconds: Sequence[float] = ()
@@ -88,7 +89,10 @@ def measure(
 def _compare(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], runs: int
 ) -> tuple[float, float] | None:
-    """Return median seconds of alternating runs before and after simplification; None if nothing changes."""
+    """Time alternating runs of a model and of its simplified version, and return the median seconds of both.
+
+    Return None if nothing can be simplified.
+    """
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import time_interleaved
     from splitops.models.simplify import simplify_with_report

@@ -36,7 +36,7 @@ class _Bar:
         self._shown: tuple[rich_progress.Progress, rich_progress.TaskID] | None = None
 
     def update(self, progress: Steps | None) -> None:
-        """Show the progress, at most ten times a second; hide the bar for None."""
+        """Show the progress, at most ten times a second, or hide the bar if ``progress`` is None."""
         if progress is None:
             self._hide()
             return

@@ -163,7 +163,7 @@ def shard_folder(
 
 
 def _check_plan(plan: str | None) -> None:
-    """Check that the file of a plan exists."""
+    """Check that the file of a plan exists, and register it as a file that the command reads."""
     if plan is not None and plan != "auto":
         if is_missing(Path(plan)):
             raise click.BadParameter(describe_missing(Path(plan)), param_hint="'--plan'")
@@ -171,7 +171,7 @@ def _check_plan(plan: str | None) -> None:
 
 
 def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
-    """Print the verdict on each number of ranks."""
+    """Print for each number of ranks whether the checkpoint can be sharded over it."""
     if as_json:
         print_json([each.as_dict() for each in found])
         return
@@ -213,7 +213,7 @@ def reject_digests(how: CliRunOptions) -> None:
 
 
 def run_plan(made: Runnable, out: Path | None, how: CliRunOptions) -> Report | DryRun | None:
-    """Run or dry-run a plan into the folder ``out``, and return the result, or None if ``out`` is None."""
+    """Run or dry-run a plan into the folder ``out``, and return the result. Do nothing if ``out`` is None."""
     return None if out is None else how.run(made.plan_files(out))
 
 
@@ -230,7 +230,7 @@ def print_result_json(folder: Path, facts: dict[str, Any], result: Report | DryR
 
 
 def print_result(result: Report | DryRun | None) -> None:
-    """Print the result of a run or dry run; nothing for None."""
+    """Print the result of a run or dry run, unless it is None."""
     from splitops.files import Report
 
     if result is None:

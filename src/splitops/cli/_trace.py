@@ -22,7 +22,7 @@ _MAX_PARTS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One split of a run.
+    """A split that a run has executed one or more times in the same way, or a split node that did not run.
 
     Attributes:
         plan: the executed plan, or None if splitops cannot infer it or the node did not run.
@@ -39,14 +39,14 @@ class Split:
 
 @dataclass(slots=True)
 class Trace:
-    """How often a run executes each different split. ``unlisted`` counts those that exceed the limits."""
+    """Counts the executions of each different split. ``unlisted`` counts executions beyond the limits."""
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
     _parts: int = 0
 
     def record(self, request: SplitRequest, plan: SplitPlan) -> None:
-        """Count a split that splitops executes."""
+        """Count an execution of a split by splitops itself."""
         split = Split(request.schema, request.where, plan, OWN)
         if split not in self.counts:
             self._parts += len(plan.sizes)
@@ -58,7 +58,10 @@ class Trace:
     def list_splits(
         self, predicted: Iterable[SplitNode], split_nodes: Iterable[SplitNode], engine: str
     ) -> list[Split]:
-        """Return the splits that splitops and the engine have executed, and the nodes that did not run."""
+        """Return the splits that splitops and ``engine`` have executed, and the nodes that did not run.
+
+        ``predicted`` are the splits of ``engine``. Other nodes are left out if some splits are unlisted.
+        """
         from splitops.models.sessions.inferred_splits import plan_split_node
 
         splits = [replace(split, times=times) for split, times in self.counts.items()]

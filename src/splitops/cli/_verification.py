@@ -20,7 +20,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def add_verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Function], _Function]:
-    """Return a decorator that adds ``--verify`` and ``--input``, which a command receives as ``inputs``."""
+    """Return a decorator that adds ``--verify``, and ``--input``, which a command receives as ``inputs``.
+
+    ``result`` and ``runtime`` name the new model and where it runs, for the help.
+    """
 
     def decorate(command: _Function) -> _Function:
         command = click.option(
@@ -56,7 +59,7 @@ def verify_in(
     opened: bool = False,
     allow_links: bool,
 ) -> list[Verification]:
-    """Verify a new model against its source in each runtime, on the ``--input`` texts or generated inputs.
+    """Compare a new model in each runtime with its source, on the ``--input`` texts or generated inputs.
 
     ``opened`` means that the new model accepts axis sizes that its source rejects.
     """

@@ -32,7 +32,7 @@ _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
 def _read_codes(texts: Sequence[str], targets: Sequence[Target], option: str) -> tuple[str, ...]:
-    """Parse comma-separated codes, or groups of codes. Each must match a rule or a limit of the targets."""
+    """Parse comma-separated codes and groups of codes. Raise BadParameter if one matches no known code."""
     found = tuple(code.strip() for text in texts for code in text.split(",") if code.strip())
     if found:
         from splitops.models.check.codes import is_in_group, list_codes
@@ -80,7 +80,8 @@ def command(
     """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of one.
 
     Checks all rules of the split operators, with the sizes and values that can be inferred, and all limits of
-    the runtimes. The last line is the command that fixes the model. The exit code is 1 if there are errors.
+    the runtimes. The last line is the command that fixes the model, if there is one. The exit code is 1 if
+    there are errors.
     splitops rule CODE explains a code.
 
     \b
@@ -118,7 +119,7 @@ def _list_findings(examined: _Examined) -> list[Finding]:
 
 
 def _describe_untested(examined: Iterable[Examination], targets: Sequence[Target]) -> str:
-    """Return a phrase that names the targets whose limits are documented but not tested; empty if none is."""
+    """Return a phrase about targets whose limits are documented but not tested, or "" if there are none."""
     from splitops.models.check.targets import describe_untested
 
     return describe_untested(targets, {name for found in examined for name in found.met})
@@ -194,7 +195,7 @@ def _print_sarif(examined: _Examined, targets: Sequence[Target], allow_links: bo
 
 
 def _print_github(examined: _Examined, targets: Sequence[Target], allow_links: bool) -> None:
-    """Print workflow commands, which GitHub Actions shows next to the files of a pull request."""
+    """Print the findings as workflow commands. GitHub Actions shows them next to the files of a change."""
     from splitops.models.fix.suggesting import suggest
 
     for model, found in examined.items():
@@ -224,17 +225,17 @@ _PRINTERS: Final = {
 
 
 def _escape_data(text: str) -> str:
-    """Escape the message of a workflow command."""
+    """Escape a message for a workflow command of GitHub Actions."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _decode_path(model: Path) -> str:
-    """Return a path as valid Unicode, since a file name may be any bytes."""
+    """Return a path as valid Unicode, since a file name may contain any bytes."""
     return os.fsencode(model).decode(errors="replace")
 
 
 def _escape_property(text: str) -> str:
-    """Escape a property of a workflow command."""
+    """Escape the value of a property for a workflow command of GitHub Actions."""
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
@@ -244,7 +245,7 @@ def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
 
 
 def _get_group_key(finding: Finding) -> tuple[str | None, ...]:
-    """Return the printed fields of a finding except its place."""
+    """Return all printed fields of a finding except its location. Findings with equal ones are grouped."""
     fields = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
     return (str(finding.severity), *fields)
 

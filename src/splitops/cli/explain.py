@@ -159,7 +159,7 @@ def _print_parts(out: Console, layout: Explanation) -> None:
 
 
 def _choose_colour(line: list[TextSpan], out: Console) -> Text:
-    """Colour the parts of a line. A part gets the next colour if it would match its left neighbour."""
+    """Return a line of text with coloured parts. Adjacent parts do not get the same colour."""
     from rich.text import Text
 
     styles = _make_styles(out)

@@ -103,7 +103,7 @@ def command(
 
     A split that breaks a rule is repaired if only one meaning is possible. A split that a runtime rejects or
     gets wrong (see splitops check) is rewritten so that the runtime executes it correctly. All others stay
-    unchanged. If a split cannot be fixed, nothing is written and the exit code is 1.
+    unchanged. If a split cannot be fixed, nothing is written and the exit code is 1, unless --partial is set.
 
     \b
     Examples:
@@ -167,7 +167,7 @@ def _check_folder(model: Path, out: Path | None) -> None:
 def _verify(
     model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool, *, opened: bool
 ) -> list[Verification]:
-    """Verify the fixed model in its runtimes if they can be run, otherwise in the installed ones."""
+    """Verify the fixed model in those of its runtimes that can be run, or, if none can, in installed ones."""
     from splitops.models.fix import installed_runtimes
     from splitops.models.verify import VERIFIABLE
 
@@ -182,7 +182,10 @@ def _verify(
 
 
 def _describe_other_releases(report: FixReport, checks: Sequence[Verification]) -> str:
-    """Return a sentence on the runtimes and releases on which the fixed model was not run; empty if none."""
+    """Return a sentence on the target runtimes and releases that did not run the fixed model.
+
+    It is empty if there are none, or if nothing was verified.
+    """
     releases = {found.runtime: found.release for found in checks}
     missed = [
         label.replace("==", " ")
@@ -261,7 +264,7 @@ def _summarise(report: FixReport) -> str:
 
 
 def _find_limited_runtimes(report: FixReport) -> set[str]:
-    """Return the runtimes with a limit that a split violates or may violate."""
+    """Return the first part of the code of each problem: a runtime with such a limit, or a rule group."""
     reasons = (reason for split in report.splits for reason in (*split.reasons, *split.possible))
     return {reason.code.partition(".")[0] for reason in reasons}
 
@@ -287,7 +290,7 @@ def _print_outcome(
     *,
     failed: bool,
 ) -> None:
-    """Print the written files, or why nothing was written; ``again`` is the command that writes."""
+    """Print the written files, or why nothing was written. ``again`` is the command that writes the model."""
     print_model_written(files)
     screen = make_console()
     if not report.runtimes and report.splits:
@@ -310,7 +313,7 @@ def _print_outcome(
 
 
 def _describe_splits(group: list[SplitReport]) -> Iterator[str]:
-    """Yield the report on a group of equal splits as lines, since a table would be too wide."""
+    """Yield lines about a group of equal splits, since a table would be too wide."""
     first = group[0]
     where = format_places([format_place(split.where) for split in group])
     yield f"{where}: {first.status.value}, {escape(first.before, 200)}"
@@ -325,7 +328,7 @@ def _describe_splits(group: list[SplitReport]) -> Iterator[str]:
 
 
 def _describe_finding(finding: Finding) -> Iterator[str]:
-    """Yield the report on an error in the fixed model that is not about a split, as lines."""
+    """Yield lines about an error in the fixed model that is not reported with a split."""
     where = format_place(finding.where)
     operator = f", {finding.operator}" if finding.operator else ""
     yield f"{where or 'the model'}: not fixed{operator}"

@@ -20,8 +20,8 @@ def command(**options: Any) -> None:
     otherwise, some tensors end up in another file. Sidecar files are copied unchanged: edit config.json if
     another class loads the model. The command fails if a tensor does not match its rule.
 
-    MODEL_DIR may be a LoRA adapter of PEFT. Its A are kept if they are equal, or else concatenated, B becomes
-    block-diagonal, and adapter_config.json is rewritten.
+    MODEL_DIR may be a LoRA adapter of PEFT. If the matrices A of a fused module are equal, it gets one of
+    them. Otherwise, they are concatenated and B becomes block-diagonal. adapter_config.json is rewritten.
 
     \b
     Examples:

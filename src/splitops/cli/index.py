@@ -28,8 +28,8 @@ def command(folder: Path, how: CliRunOptions, as_json: bool, **options: Any) -> 
 
     The index, such as model.safetensors.index.json, lists the files of a numbered set such as
     model-00001-of-00003.safetensors, or all files if none is numbered. The command fails if a tensor is in
-    two files or if numbers of the set are missing. It warns of files that do not belong to the set. An index
-    that agrees with the files is left unchanged. --overwrite replaces a stale one.
+    two files or if numbers of the set are missing. It warns about files that do not belong to the set. An
+    index that agrees with the files is left unchanged. --overwrite replaces a stale one.
 
     \b
     Examples:

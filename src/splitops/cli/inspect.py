@@ -39,7 +39,7 @@ _MAX_ROWS: Final = 200
     "checksums",
     metavar="FILE",
     type=Existing(),
-    help="Check all files that are listed in FILE, which --checksums or sha256sum has written.",
+    help="Check all files listed in FILE, which was written by --checksums or sha256sum.",
 )
 @links_option
 @json_option
@@ -98,7 +98,7 @@ def command(
 
 
 def _check_files(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
-    """Print the files whose checksums differ from those in a list, and the counts. Exit if one differs."""
+    """Check the files in a list of checksums, print the wrong ones and the counts, and exit with 1 if any."""
     from splitops.files.checksums import check
 
     found = list(check(checksums, allow_links=allow_links))
@@ -175,7 +175,7 @@ def _split_to_json(split: SplitNode) -> dict[str, Any]:
 
 
 def _get_lengths(split: SplitNode) -> list[int | None] | None:
-    """Return the lengths of a split node, each None if it is unknown; None if the node has no lengths."""
+    """Return the lengths of a split node, with None for unknown ones, or None if there are no lengths."""
     if split.binding is None:
         return None
     division = split.binding.division
@@ -204,7 +204,7 @@ def _print_splits(splits: list[SplitNode]) -> None:
 
 
 def _format_parts(split: SplitNode) -> str:
-    """Return the shapes of the parts or of the sequence, or the error of an invalid split."""
+    """Format the shapes of the parts, the length and element shape of a sequence, or the error of a split."""
     if split.inference is None:
         return escape("" if split.error is None else split.error.message, 400)
     if split.inference.parts is not None:

@@ -67,18 +67,18 @@ def command(
     how: CliRunOptions,
     as_json: bool,
 ) -> None:
-    """Merge the parts of a tensor in FILES into one file. FILES are in the order of the parts.
+    """Merge the parts of a tensor in FILES into one file. FILES must be in the order of the parts.
 
     This is the inverse of `splitops split`: the merged file has the same bytes as the file that was split. If
     FILES contain other tensors, those of the first file are copied.
 
     A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
     byte. A distributed checkpoint of PyTorch in safetensors files, and ranks of Megatron-LM, vLLM, DeepSpeed
-    or Meta's Llama as safetensors, can be merged, too. --plan tells how those ranks were sharded;
-    --files-like sets the files to write.
+    or Meta's Llama as safetensors, can be merged, too. --plan sets the rules by which those ranks were
+    sharded; --files-like sets the files to write.
 
     A model in several files is merged into one file: name its folder, its index, one of its numbered files,
-    or all of them. The extension of --out is the format of the file, unless --to sets another one.
+    or all of them. The extension of --out determines the format of the file, unless --to is set.
 
     The external data of an ONNX model is merged into the model. A model of more than 2 GiB, which ONNX does
     not allow, gets one data file instead.
@@ -123,7 +123,7 @@ def command(
 
 
 def _is_model_to_one_file(files: tuple[Path, ...], out: Path, to: Format | None) -> bool:
-    """Return whether ``files`` are the files of a model, to be merged into the file ``out``."""
+    """Return whether ``files`` are the files of a model to merge into the single file ``out``."""
     from splitops.files.formats import detect_format
     from splitops.files.max_size import are_all_shards, is_shard_name
     from splitops.sharding.planning import is_rank_folder

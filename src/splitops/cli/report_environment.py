@@ -59,7 +59,10 @@ def get_environment() -> dict[str, Any]:
 
 
 def _find_wheel() -> str:
-    """Return the tags of the installed wheel, such as ``cp313-cp313-manylinux_2_28_x86_64``."""
+    """Return the tags of the installed wheel, such as ``cp313-cp313-manylinux_2_28_x86_64``.
+
+    ``editable`` is appended for an editable installation.
+    """
     distribution = importlib.metadata.distribution("splitops")
     tags = Parser().parsestr(distribution.read_text("WHEEL") or "").get_all("Tag", ["unknown"])
     found = json.loads(distribution.read_text("direct_url.json") or "{}")
@@ -76,5 +79,5 @@ def _find_libraries() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    found.pop("splitops", None)  # its extras name it
+    found.pop("splitops", None)  # some of its extras require splitops itself
     return dict(sorted(found.items()))

@@ -19,8 +19,9 @@ def command(folder: Path, **options: Any) -> None:
     """Reshard the ranks in DIR, which `splitops merge` can merge, over another number of ranks or by another
     plan.
 
-    The result is the same as that of merge followed by shard, but the bytes are copied once. The plan is that
-    of DIR, unless --plan names another one. Without a manifest in DIR, both have the same plan.
+    The result is the same as that of merge followed by shard, but the bytes are copied only once. The plan is
+    that of DIR, unless --plan names another one. If DIR has no manifest, its ranks and the new ranks have the
+    same plan.
 
     \b
     Examples:

@@ -30,8 +30,8 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
 
     CODE is the code in brackets in the output of splitops check and in error messages. MESSAGE is an error
     message of a runtime, a converter or a framework, or a part of one; its paths, numbers and names do not
-    matter. The exit code is 1 if it is not a message about a split. Without an argument, all codes are
-    listed.
+    matter. The exit code is 1 if it is not a message about a split, and 2 if CODE is unknown. Without an
+    argument, all codes are listed.
 
     \b
     Examples:

@@ -203,7 +203,7 @@ def _print(found: Simplification) -> None:
 
 
 def _print_fixed(found: Simplification, fixed: FixReport | None) -> None:
-    """Print the runtimes whose fixes were preserved, and the splits that were fixed or cannot be fixed."""
+    """Print the runtimes whose fixes were preserved, the number of fixed splits, and why fixing failed."""
     terminal = make_console()
     if found.kept_for:
         terminal.print(

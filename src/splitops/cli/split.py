@@ -83,10 +83,10 @@ def command(
     """Split a tensor in FILE into PREFIX.0.npy, PREFIX.1.npy and so on, with the extension of FILE.
 
     FILE is a .npy, .npz, .safetensors, .gguf, .onnx (external data), .xml (OpenVINO IR), .h5 or .zarr file,
-    or raw bytes. Some formats may be compressed (.npy.gz) or at an address (s3://...). Memory use is bounded.
+    or raw bytes. Some formats may be compressed (.npy.gz) or at a URL (s3://...). Memory use is bounded.
     The numbers in file names have leading zeros, so that the files sort in order. The parts have the name,
-    element type, byte order and memory order of the tensor. All parts are written or none. Existing files are
-    replaced only with --overwrite.
+    element type, byte order and memory order of the tensor. Either all parts are written, or none. Existing
+    files are replaced only with --overwrite.
 
     With --max-size, no tensor is split: complete tensors are written to files of at most that size.
     Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. An
@@ -152,7 +152,10 @@ def command(
 
 
 def _make_stem(file: Path, prefix: str | None) -> str:
-    """Return the prefix of the file names of parts: ``prefix``, which must be valid, or that of ``file``."""
+    """Return the prefix of the file names of parts: ``prefix``, or a safe one from ``file`` if it is None.
+
+    Raise BadParameter if ``prefix`` is not valid in file names.
+    """
     from splitops.files.folders import stem_of
     from splitops.files.streams import strip_compression
 

@@ -20,8 +20,8 @@ def command(**options: Any) -> None:
     unchanged: edit config.json if another class loads the model. The command fails if a tensor does not match
     its rule.
 
-    MODEL_DIR may be a LoRA adapter of PEFT. Each part gets A and its rows of B, and adapter_config.json is
-    rewritten.
+    MODEL_DIR may be a LoRA adapter of PEFT. Each part gets the matrix A and its rows of the matrix B, and
+    adapter_config.json is rewritten.
 
     \b
     Examples:
