@@ -189,7 +189,7 @@ class Verdict:
 
     @property
     def is_finding(self) -> bool:
-        """Whether it reports a fault, confirmed or not."""
+        """Whether its kind is that of a finding, confirmed or not."""
         return self.kind in FINDING_KINDS
 
     @property

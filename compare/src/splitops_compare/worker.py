@@ -108,7 +108,7 @@ class NotApplicable(Exception):  # noqa: N818 - a result, not an error
 
 @contextlib.contextmanager
 def catch_rejection(stage: str) -> Iterator[None]:
-    """Turn exceptions in the block into a rejection at ``stage``."""
+    """Turn exceptions in the block into :class:`Rejected` at ``stage``."""
     try:
         yield
     except (KeyboardInterrupt, Rejected, NotApplicable):
@@ -193,7 +193,7 @@ def get_storage_dtype(name: str) -> np.dtype[Any]:
 
 def main() -> None:
     """Respond to requests until the input is closed."""
-    sys.modules["splitops_compare.worker"] = sys.modules["__main__"]  # adapters import it
+    sys.modules["splitops_compare.worker"] = sys.modules["__main__"]  # adapters import this module
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # OpenVINO would send data when it is imported
     adapter = _load_adapter(sys.argv[1])
     if len(sys.argv) > 2:

@@ -22,7 +22,7 @@ _Row = TypeVar("_Row")
 _WIDTH_OF_FILES = 120
 """Line width of output that does not go to a terminal. The environment variable COLUMNS overrides it."""
 _MAX_SHAPES: Final = 6
-"""Maximum number of different shapes in a cell."""
+"""Maximum number of shapes in a cell. Equal neighbours count once."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 

@@ -118,7 +118,7 @@ class _Commands(Command, click.Group):
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
-    """Return the message of an interrupted command: how much it has kept, where, and how to resume it."""
+    """Return the message of an interrupted command: how much it kept in which folder, and how to resume."""
     if not hasattr(error, "__notes__"):
         return "interrupted"
     from splitops.files.plan_types import Kept

@@ -63,7 +63,7 @@ def _read_target(text: str) -> ConversionTarget:
 
 
 def _read_runtime(text: str) -> Runtime:
-    """Load the target with a name, a release such as ``onnxruntime==1.28``, or a .toml file of limits."""
+    """Load a target by name, by a release such as ``onnxruntime==1.28``, or from a .toml file of limits."""
     from splitops.models.check import Target
 
     return Target.load(text)

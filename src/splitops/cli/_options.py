@@ -19,7 +19,7 @@ _UNITS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any, Any]
 else:
-    _ParamType = click.ParamType  # older versions are not generic
+    _ParamType = click.ParamType  # not generic in older versions of click
 
 
 class Read(_ParamType):

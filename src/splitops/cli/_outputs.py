@@ -80,7 +80,8 @@ def describe_outputs(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
 def compute_statistics(array: Array) -> dict[str, Any]:
     """Return the minimum and maximum of the finite elements, and the number of other elements.
 
-    Only the number of true elements is returned for booleans, nothing for strings and complex numbers.
+    For booleans, only the number of true elements is returned. Strings, complex numbers and empty arrays
+    have no statistics.
 
     Examples:
         >>> compute_statistics(np.array([1.5, np.nan, -2.0]))

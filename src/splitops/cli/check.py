@@ -81,8 +81,7 @@ def command(
 
     Checks all rules of the split operators, with the sizes and values that can be inferred, and all limits of
     the runtimes. The last line is the command that fixes the model, if there is one. The exit code is 1 if
-    there are errors.
-    splitops rule CODE explains a code.
+    there are errors. splitops rule CODE explains a code.
 
     \b
     Examples:

@@ -264,7 +264,7 @@ def _summarise(report: FixReport) -> str:
 
 
 def _find_limited_runtimes(report: FixReport) -> set[str]:
-    """Return the first part of the code of each problem: a runtime with such a limit, or a rule group."""
+    """Return the first part of each problem's code: the runtime of a limit, or the group of a rule."""
     reasons = (reason for split in report.splits for reason in (*split.reasons, *split.possible))
     return {reason.code.partition(".")[0] for reason in reasons}
 

@@ -98,7 +98,7 @@ def command(
 
 
 def _check_files(checksums: Path, allow_links: bool, *, as_json: bool) -> None:
-    """Check the files in a list of checksums, print the wrong ones and the counts, and exit with 1 if any."""
+    """Check the files in a list of checksums, print the wrong ones, and exit with 1 if there are any."""
     from splitops.files.checksums import check
 
     found = list(check(checksums, allow_links=allow_links))

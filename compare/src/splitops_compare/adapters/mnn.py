@@ -35,7 +35,7 @@ def run(case: CaseInput) -> list[Any]:
         )
     with catch_rejection("run"):
         outputs = module.onForward(inputs)
-        if len(outputs) != len(case.outputs):  # it only prints the error
+        if len(outputs) != len(case.outputs):  # MNN only prints the error
             raise RuntimeError(f"it returned {len(outputs)} outputs, not {len(case.outputs)}")
         return [MNN.expr.convert(output, MNN.expr.NCHW).read().copy() for output in outputs]
 

@@ -17,7 +17,7 @@ def run(case: CaseInput) -> list[Any]:
     for name, array in case.inputs.items():
         if array.dtype.name != "float32" or not 1 <= array.ndim <= 4:
             raise NotApplicable(f"blobs are float32 of 1 to 4 dimensions (input {name})")
-    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # its output is written next to it
+    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # pnnx writes next to it
     shapes = [f"{list(array.shape)}f32".replace(" ", "") for array in case.inputs.values()]
     run_tool("load", _find_converter(), model, f"inputshape={','.join(shapes)}", "fp16=0", folder=case.folder)
     with catch_rejection("compile"):

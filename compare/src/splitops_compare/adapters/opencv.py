@@ -1,4 +1,4 @@
-"""The dnn module of OpenCV, with the engine that it chooses, the classic or the new one."""
+"""The dnn module of OpenCV, with its automatic, classic or new engine."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any

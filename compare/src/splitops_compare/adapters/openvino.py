@@ -22,7 +22,7 @@ _TYPES: Final = {
 }  # fmt: skip
 """OpenVINO names of the element types that NumPy names differently."""
 _SMALL: Final = {"f4e2m1": 4, "nf4": 4, "i4": 4, "u1": 1, "u2": 2, "u3": 3, "u4": 4, "u6": 6}
-"""Bits of the packed types."""
+"""Bits per element of the packed types."""
 
 
 def run(case: CaseInput) -> list[Any]:

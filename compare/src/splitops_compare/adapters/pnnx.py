@@ -21,7 +21,7 @@ def run(case: CaseInput) -> list[Any]:
     for name, dtype in case.types.items():
         if dtype not in _TYPES:
             raise NotApplicable(f"pnnx has no inputs of {dtype} (input {name})")
-    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # its output is written next to it
+    model = shutil.copy(case.model, Path(case.folder, "model.onnx"))  # pnnx writes next to it
     shapes = [f"{list(a.shape)}{_TYPES[a.dtype.name]}".replace(" ", "") for a in case.inputs.values()]
     options = f"inputshape={','.join(shapes)}", f"optlevel={case.setting['optimisation']}"
     run_tool("load", pnnx.EXEC_PATH, model, *options, folder=case.folder)

@@ -20,7 +20,7 @@ from splitops_compare.cases.spec_templates import find_lengths_input
 from splitops_compare.data import CaseSpec
 
 DATA: Final = "x"
-"""Name of the data of the split in every ONNX model, and of its Parameter in IR."""
+"""Name of the split's data: an input or a constant of an ONNX model, or a Parameter of an IR."""
 SPECIALS: Final = {
     "absent": "the input 'split' is omitted by an empty name",
     "constant-data": "the data is a constant of the model",

@@ -97,7 +97,7 @@ def generate_sized_specs(
 
 
 def _vary(schema: OperatorSchema, index: int) -> dict[str, bool]:
-    """Return whether the axis is dynamic and the lengths are constant. Four indices cover all pairs."""
+    """Return the fields ``dynamic`` and ``constant`` of a spec. Four indices cover all combinations."""
     has_input = find_lengths_input(schema) is not None
     return {"dynamic": index // 2 % 2 == 1, "constant": index % 2 == 0 or not has_input}
 
@@ -135,7 +135,10 @@ def _iter_large(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _iter_outputs(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield specs with fewer or omitted outputs or an omitted input; for Split-18, other cases as well."""
+    """Yield ONNX specs with fewer or omitted outputs or an omitted input.
+
+    Also yield variants that only some versions have, such as the fusion patterns of Split-18.
+    """
     if schema.domain:
         return
     simplest, optional = make_plain_spec(schema), find_lengths_input(schema)

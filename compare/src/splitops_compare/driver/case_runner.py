@@ -76,7 +76,7 @@ class CaseRunner:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process, which was not stopped after the last case."""
+        """Whether the process has been started and not been stopped since."""
         return self._process is not None
 
     def start(self) -> dict[str, Any]:

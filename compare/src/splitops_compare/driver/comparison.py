@@ -137,7 +137,7 @@ def choose_cases(operators: Sequence[str], ids: Sequence[str], generate: int, se
 
 
 def _is_of_operator(case: Case, operator: str) -> bool:
-    """Return whether a case tests an operator, whose name may have a version and a domain."""
+    """Return whether a case tests ``operator``, a name with or without a version and a domain."""
     full = case.operator
     bare = full.rpartition(":")[2]
     return operator in (full, bare, full.rpartition("-")[0], bare.rpartition("-")[0])

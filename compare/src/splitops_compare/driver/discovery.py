@@ -67,8 +67,8 @@ def start_implementations(
 ) -> tuple[list[Implementation], list[ImplementationInfo]]:
     """Start each implementation once, and return those that started, and those that failed with the reason.
 
-    Implementations that are not installed have failed only if they were requested. The arguments are those
-    of :func:`splitops_compare.compare`.
+    An implementation that is not installed is left out, unless it was requested: then it has failed. The
+    arguments are those of :func:`splitops_compare.compare`.
 
     Raises:
         CompareError: an adapter, command, Python or setting does not exist.

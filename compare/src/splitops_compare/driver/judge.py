@@ -1,4 +1,4 @@
-"""Judges outcomes by comparing them with the specified results, bit for bit unless a model may round."""
+"""Judges outcomes by comparing them with the specified results, bit for bit unless a case allows rounding."""
 
 from __future__ import annotations
 

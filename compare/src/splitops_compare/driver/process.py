@@ -1,4 +1,4 @@
-"""Runs an implementation in a process with limits. Every failure has an outcome, and all is cleaned up."""
+"""Runs an implementation in a process with limits. Every failure has an outcome, and no process is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variabl
 """Prefix of the variable that marks all processes of an implementation. The rest of its name is the token.
 Children of a forked process also have the token of its server."""
 _MAX_EMPTY_READS: Final = 8
-"""Empty reads of an environment after which it counts as empty. Starting a program empties it briefly."""
+"""Number of empty reads after which a process is known to have no environment variables. While a process
+starts another program, its environment is briefly empty, too."""
 _SIZE: Final = 20
 _ENV_END: Final = 48
 """Indices of fields in /proc/PID/stat after the name: virtual memory size, and end of the environment."""

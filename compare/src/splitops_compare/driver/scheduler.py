@@ -35,7 +35,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error
 
 
 class ComparisonRun:
-    """One comparison, with its verdicts so far. A finding is first unconfirmed, then repeated.
+    """One comparison, with its verdicts so far. A finding is unconfirmed until it has been repeated.
 
     Args:
         cases: the cases to run.
@@ -165,7 +165,7 @@ class ComparisonRun:
             return self._servers.get(name)
 
     def _run_all(self, implementation: Implementation) -> None:
-        """Run every case in an implementation. An outcome after a response belongs to the case of that."""
+        """Run every case in an implementation. A failure after a response counts for its case."""
         with self._lend_runner(implementation) as runner:
             previous: JudgedCase | None = None
             for case in self.cases:
@@ -257,7 +257,7 @@ class ComparisonRun:
         return smallest.spec if identities == {verdict.identity} else None
 
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
-        """Run the model of a converter on the first runtime that agreed on the case; None if none did."""
+        """Run a converted model on the first runtime that agrees on the case, or return None without one."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
         for implementation in self.implementations:
             verdict = self.verdicts[implementation.info.name].get(case.id)

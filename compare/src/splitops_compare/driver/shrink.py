@@ -105,7 +105,10 @@ def _drop_axis(spec: CaseSpec) -> Iterator[CaseSpec]:
 
 
 def _drop_part(spec: CaseSpec) -> Iterator[CaseSpec]:
-    """Drop one part or reduce one number. A change of the lengths is made with and without its axis size."""
+    """Drop one part or reduce one number.
+
+    Each change in a list of lengths is made both with and without the same change of the axis size.
+    """
     count, counted = len(spec.outputs), False
     for name, value in _get_lengths(spec).items():
         if isinstance(value, list | tuple):
