@@ -56,7 +56,10 @@ IMPERATIVE = frozenset(
     tag test tighten tile time toggle touch trace track transfer transform translate transpose traverse treat trigger
     trim truncate try turn unbind undo unflatten unfuse unlink unlock unpack unregister unroll unsqueeze unwrap
     update upgrade upload use validate verify view visit wait walk warn widen wrap write yield zero zip see
-    lay round-trip fsync sha256 hand lend keep cut""".split()
+    lay round-trip fsync sha256 hand lend keep cut
+    advise aggregate annotate back coalesce concat correct cover deserialize differ enqueue fit forbid grow hoist
+    interrupt isolate judge kill lengthen meet mix observe poll probe rechunk relax relocate reread rerun reshard
+    serialize settle shorten suggest sync tokenise unmark vary""".split()
 )
 """Verbs that may begin the docstring of a function."""
 
@@ -70,7 +73,7 @@ NAME_VERBS = IMPERATIVE | frozenset(
     """is has have are was can may must should needs need does supports contains includes to as from with without on
     main command init setup teardown test visit post pre do keep tell ask let say put give hold follow cut prove note
     shape size count index name order label copy plan stage record bound slice sum hash mask stem cli
-    requires ensures iter next len enter exit new call getitem contains refit answer look""".split()
+    requires ensures exists holds concerns accepts matches checks repr iter next len enter exit new call getitem contains refit answer look""".split()
 )
 """First words of names that are accepted: verbs, predicates and conversions. Words that are also verbs pass."""
 
@@ -385,8 +388,8 @@ def _stem(word: str) -> str:
     return word.rstrip("e")
 
 
-EXEMPT_CLASSES = frozenset({"Vocabulary"})
-"""Classes whose docstrings are texts of the documentation: statements, not what a call does."""
+EXEMPT_CLASSES = frozenset({"SplitPredicates"})
+"""Classes whose methods are the words of conditions in TOML, and whose docstrings are texts of the documentation."""
 OPERATOR_TABLES = re.compile(r"convert/layers/|splitops_compare/adapters/")
 """Files whose functions are named after operators, or by the protocol of adapters."""
 
