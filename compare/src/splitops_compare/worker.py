@@ -289,7 +289,7 @@ def _load_adapter(path: str) -> Any:
 
 def _describe_adapter(adapter: Any) -> dict[str, Any]:
     if adapter.ADDRESS_SPACE is not None:
-        import resource  # missing on Windows, where no implementation runs
+        import resource  # missing on Windows, but no implementation runs there
 
         resource.setrlimit(resource.RLIMIT_AS, (adapter.ADDRESS_SPACE, adapter.ADDRESS_SPACE))
     try:

@@ -22,7 +22,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def add_verify_options(result: str, runtime: str = "its runtime") -> Callable[[_Function], _Function]:
     """Return a decorator that adds ``--verify``, and ``--input``, which a command receives as ``inputs``.
 
-    ``result`` and ``runtime`` name the new model and where it runs, for the help.
+    The help calls the new model ``result``, and its runtime ``runtime``.
     """
 
     def decorate(command: _Function) -> _Function:

@@ -142,7 +142,7 @@ def _name_type(value: Any) -> str:
 
 
 def _serialise(model: Any) -> tuple[bytes, bytes | None]:
-    """Return the contents of the model file and, for an IR, of the weights file.
+    """Return the contents of the model file and the weights file, which is None for ONNX.
 
     Raises:
         ModelError: an ONNX model has more than 2 GB.
