@@ -218,7 +218,7 @@ def _print_digests(digests: Iterable[tuple[Path, str]]) -> None:
 
 
 def print_end(result: Report | DryRun) -> None:
-    """Print the summary of a dry run, or the bytes that an earlier run had copied."""
+    """Print the summary of a dry run, or the number of bytes that an earlier run had copied, if any."""
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 

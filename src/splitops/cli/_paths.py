@@ -89,7 +89,7 @@ def reject_read(paths: Iterable[Path], label: str) -> None:
 
 
 def _may_replace(path: Path, other: Path, *, read: bool) -> bool:
-    """Return whether writing ``path`` replaces ``other``, or with ``read`` a file in the folder ``other``."""
+    """Return whether writing ``path`` replaces ``other`` or, with ``read``, a file in that folder."""
     from splitops.files.addresses import is_address, resolve_target
 
     path, other = resolve_target(path), resolve_target(other)
@@ -110,7 +110,7 @@ def _make_replace_error(path: Path, label: str, other: str, is_written: bool) ->
 
 
 def is_missing(path: Path) -> bool:
-    """Return whether a local path does not exist. Other URLs count as existing until they are read."""
+    """Return whether a local path does not exist. Remote URLs count as existing until they are read."""
     from splitops.files.addresses import is_address, resolve_target
 
     here = resolve_target(path)

@@ -26,7 +26,7 @@ def _list_codes() -> Sequence[str]:
 @click.argument("words", metavar="[CODE|MESSAGE]", nargs=-1, type=Read("code", str, _list_codes))
 @json_option
 def command(words: tuple[str, ...], as_json: bool) -> None:
-    """Explain CODE: its meaning, an example that breaks it, messages of runtimes, and the fix.
+    """Explain CODE: its meaning, an example that causes it, messages of runtimes, and the fix.
 
     CODE is the code in brackets in the output of splitops check and in error messages. MESSAGE is an error
     message of a runtime, a converter or a framework, or a part of one; its paths, numbers and names do not

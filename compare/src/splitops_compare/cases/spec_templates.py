@@ -23,7 +23,10 @@ def make_part_names(count: int) -> tuple[str, ...]:
 def make_count_spec(
     schema: OperatorSchema, shape: Sequence[int], count: int, axis: int | None = None, **more: Any
 ) -> CaseSpec:
-    """Make a spec with ``count`` outputs, whose count attribute is set if the operator version has one."""
+    """Make a spec without lengths or a chunk size.
+
+    ``count`` is the number of outputs, unless the output is a sequence, and the count attribute, if any.
+    """
     name = schema.count_attribute
     return _make_spec(schema, shape, axis, {} if name is None else {name: count}, count, more)
 

@@ -26,7 +26,7 @@ class LaunchCommand:
         command: program and arguments.
         setting: values of its settings.
         variables: environment variables.
-        can_fork: whether the command starts a :class:`ForkServer` if a descriptor is appended.
+        can_fork: whether the command becomes a fork server if the descriptor of a socket is appended.
     """
 
     adapter: str

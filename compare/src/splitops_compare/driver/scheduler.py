@@ -257,7 +257,7 @@ class ComparisonRun:
         return smallest.spec if identities == {verdict.identity} else None
 
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
-        """Run a converted model on the first runtime that agrees on the case, or return None without one."""
+        """Run a converted model on the first runtime that agrees on the case. Return None if none does."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
         for implementation in self.implementations:
             verdict = self.verdicts[implementation.info.name].get(case.id)
