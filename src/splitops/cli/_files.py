@@ -46,10 +46,7 @@ def _read_format(text: str) -> Format:
 
 
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
-    """Read names, types, shapes and offsets of the tensors in a file or at a URL.
-
-    ``command`` is the subcommand that error messages suggest.
-    """
+    """Read which tensors are in a file or at a URL. Messages suggest the subcommand ``command``."""
     from splitops.files.addresses import is_address
     from splitops.files.plan_builder import read
 

@@ -26,8 +26,7 @@ _MAX_ROWS: Final = 20
 class Measurements:
     """Times of runs and operators in seconds.
 
-    ``simplified`` has the median time of a run before and after simplification. It is None without a profile,
-    or if nothing can be simplified.
+    ``simplified`` has the median times of a run before and after simplification, if they were measured.
     """
 
     seconds: Sequence[float] = ()
@@ -89,10 +88,7 @@ def measure(
 def _compare(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], runs: int
 ) -> tuple[float, float] | None:
-    """Time alternating runs of a model and of its simplified version, and return the median seconds of both.
-
-    Return None if nothing can be simplified.
-    """
+    """Return the median seconds of a run and of a simplified run, or None if nothing can be simplified."""
     from splitops.models.sessions import session
     from splitops.models.sessions.profiling import time_interleaved
     from splitops.models.simplify import simplify_with_report

@@ -57,9 +57,7 @@ def _measure_column(column: Column, console: Console, options: ConsoleOptions) -
 
 
 def share_width(minima: Sequence[int], maxima: Sequence[int], room: int) -> list[int]:
-    """Return column widths between ``minima`` and ``maxima`` whose sum is ``room``.
-
-    The narrowest column grows first. Of equally narrow columns, the last one grows first.
+    """Return column widths whose sum is ``room``. The narrowest column grows first; among equals, the last.
 
     Examples:
         >>> share_width([4, 10], [20, 30], 24)

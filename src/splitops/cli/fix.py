@@ -182,10 +182,7 @@ def _verify(
 
 
 def _describe_other_releases(report: FixReport, checks: Sequence[Verification]) -> str:
-    """Return a sentence on the target runtimes and releases that did not run the fixed model.
-
-    It is empty if there are none, or if nothing was verified.
-    """
+    """Return a sentence on target releases that did not run the verified model, or "" if there are none."""
     releases = {found.runtime: found.release for found in checks}
     missed = [
         label.replace("==", " ")

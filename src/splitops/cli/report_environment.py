@@ -59,10 +59,7 @@ def get_environment() -> dict[str, Any]:
 
 
 def _find_wheel() -> str:
-    """Return the tags of the installed wheel, such as ``cp313-cp313-manylinux_2_28_x86_64``.
-
-    ``editable`` is appended for an editable installation.
-    """
+    """Return the tags of the installed wheel, and ``editable`` for an editable installation."""
     distribution = importlib.metadata.distribution("splitops")
     tags = Parser().parsestr(distribution.read_text("WHEEL") or "").get_all("Tag", ["unknown"])
     found = json.loads(distribution.read_text("direct_url.json") or "{}")

@@ -152,10 +152,7 @@ def command(
 
 
 def _make_stem(file: Path, prefix: str | None) -> str:
-    """Return the prefix of the file names of parts: ``prefix``, or a safe one from ``file`` if it is None.
-
-    Raise BadParameter if ``prefix`` is not valid in file names.
-    """
+    """Check and return the ``prefix`` of the file names of parts. None becomes a safe name of ``file``."""
     from splitops.files.folders import stem_of
     from splitops.files.streams import strip_compression
 

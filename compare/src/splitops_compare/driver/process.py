@@ -312,10 +312,7 @@ class Process:
 def _start_process(
     command: Sequence[str], variables: Mapping[str, str], pipe: int, **options: Any
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a new session, with limits and without a network if possible.
-
-    ``pipe`` is used for stdin, stdout and stderr.
-    """
+    """Start a command in a new session with limits and, if possible, no network. All streams are ``pipe``."""
     return subprocess.Popen(  # noqa: S603
         [*_LIMITED, *make_network_prefix(), *command],
         stdin=pipe,

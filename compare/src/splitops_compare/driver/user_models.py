@@ -142,11 +142,7 @@ def _name_type(value: Any) -> str:
 
 
 def _serialise(model: Any) -> tuple[bytes, bytes | None]:
-    """Return the contents of the model file and the weights file, which is None for ONNX.
-
-    Raises:
-        ModelError: an ONNX model has more than 2 GB.
-    """
+    """Return the contents of the model file and the weights file, which is None for ONNX."""
     suffix = ".xml" if is_openvino(model) else ".onnx"
     with tempfile.TemporaryDirectory(prefix="splitops-compare-") as folder:
         path = Path(folder) / f"m{suffix}"
