@@ -22,8 +22,7 @@ from splitops.files.folders import (
     name_piece,
     stem_of,
 )
-from splitops.files.formats import TargetFile
-from splitops.files.formats.safetensors import FORMAT, read_shards
+from splitops.files.formats import TargetFile, get_format
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.plan import FilePlan
 from splitops.files.plan_types import Part
@@ -92,7 +91,8 @@ def plan_index(
             raise FileError(f"no safetensors file of {shown_path(given)} matches {shown(glob)}")
         chosen += fnmatch.filter(files, glob)
     raise_file_limit(len(chosen))
-    contents = {n: FORMAT.read(LocalFile(check_file_name(n), door)) for n in sorted({*chosen})}
+    read = get_format("safetensors").read
+    contents = {n: read(LocalFile(check_file_name(n), door)) for n in sorted({*chosen})}
     held = [(tensor, name) for name, each in contents.items() for tensor in each.tensors]
     where = {tensor.name: name for tensor, name in held}
     twice = [
@@ -146,6 +146,8 @@ def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, li
 
 def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
     """Return why an index disagrees with the files of tensors, or None if it agrees."""
+    from splitops.files.formats.safetensors import read_shards
+
     try:
         contents, faults = read_shards(index)
     except FileError as error:
