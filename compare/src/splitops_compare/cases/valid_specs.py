@@ -38,7 +38,7 @@ _BEYOND_FLOAT64: Final = 2**53 + 2
 def generate_valid_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
     """Yield the valid specs of an operator version, the simplest first. Older versions have fewer."""
     yield from chain(
-        _iter_make_plain_spec(schema),
+        _iter_plain_specs(schema),
         _iter_sizes(schema),
         _iter_types(schema),
         _iter_large(schema),
@@ -53,7 +53,7 @@ def is_newest(schema: OperatorSchema) -> bool:
     return schema is history(schema.name, schema.domain)[-1]
 
 
-def _iter_make_plain_spec(schema: OperatorSchema) -> Iterator[CaseSpec]:
+def _iter_plain_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
     yield make_plain_spec(schema)
     if schema.gives_sequence:
         yield make_plain_spec(schema, special="elements", outputs=make_part_names(2))
