@@ -61,7 +61,7 @@ _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """One entry of the bounds and masks of a StridedSlice. A masked bound extends to the end of the axis."""
+    """One entry of the bounds and masks of a StridedSlice. A masked bound is the start or end of the axis."""
 
     begin: int | ir.Value
     end: int | ir.Value

@@ -83,7 +83,7 @@ class _Cell:
     ) -> ir.Value:
         """Return the biases of data and state, which ONNX separates. OpenVINO stores only their sums.
 
-        With ``resets``, OpenVINO stores the state's bias of a GRU's last gate separately, too.
+        With ``resets`` (``linear_before_reset``), it also stores the state's bias of a GRU's last gate.
         """
         kind = builder.find_type(value)
         assert kind is not None
