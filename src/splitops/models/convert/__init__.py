@@ -182,9 +182,9 @@ def convert_with_report(
         allow_links: as in :func:`convert`.
 
     Returns:
-        A report with the result of every split, and of other nodes that changed or were rejected. Its
-        ``model`` is the converted model. Rejections are raised only when ``model`` is read, so that one
-        report can list several.
+        A report with the result of every split, of rejected nodes and, between opsets of ONNX, of other nodes
+        that changed. Its ``model`` is the converted model. Rejections are raised only when ``model`` is read,
+        so that one report can list several.
 
     Raises:
         ModelError: the model, the target or the style is invalid.

@@ -154,7 +154,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
-        ValueError,  # onnx's inference allocates all of 2**62 parts
+        ValueError,  # onnx's inference tries to allocate as many as 2**62 sizes
         MemoryError,
     ) as error:
         lines = (line.strip() for line in str(error).splitlines())
@@ -271,7 +271,7 @@ class ModelConversion:
                     self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
     def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
-        """Replace the consumers of a sequence, and describe the new nodes. Return None if some cannot be."""
+        """Replace the consumers of a sequence, and describe the new nodes. Return None if some remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
         sequence_reads(node, self.editor)

@@ -45,7 +45,7 @@ _PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
 def convert_onnx(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget, style: SplitStyle
 ) -> Conversion:
-    """Convert ``edited``, a copy of an ONNX model, to OpenVINO."""
+    """Convert ``edited``, a copy of the ONNX model ``model``, to OpenVINO."""
     where = model.where
     if edited.functions:
         reason = find_inlining_problem(model.proto)

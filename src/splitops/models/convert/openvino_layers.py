@@ -116,7 +116,7 @@ class _ModelWriter(ValueReader):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer for ``node`` with one output of the same name, and return the output."""
+        """Add a layer for ``node``, and return its only output, which has the name of the node's output."""
         return self.add_layers(node, type_, inputs, data, version=version, kind=kind)[0]
 
     def add_layers(
@@ -129,7 +129,7 @@ class _ModelWriter(ValueReader):
         version: str,
         kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
-        """Add a layer for ``node`` with outputs of the same names, and return the outputs."""
+        """Add a layer for ``node``, and return its outputs, which have the names of the node's outputs."""
         outputs = [value if isinstance(value, Output) else self.get_output(value) for value in inputs]
         return self.builder.layer(
             type_,

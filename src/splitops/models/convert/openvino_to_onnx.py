@@ -185,9 +185,9 @@ class _ModelWriter:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.make_name(name)
         self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
-        RemoveUnusedNodesPass()(self.model)  # and constants that were only read to write other nodes
+        RemoveUnusedNodesPass()(self.model)  # also constants that were only read to write other nodes
         for graph in self.model.graphs():
-            for constant in list(graph.initializers.values()):  # the pass keeps those of bodies
+            for constant in list(graph.initializers.values()):  # the pass keeps initializers of bodies
                 remove_if_unused(constant)
         if not self.for_evaluator:
             self._replace_empty_initializers(where)

@@ -231,7 +231,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Return the ``value`` attribute for a Constant that sets another attribute, or None if there is none."""
+    """Return a ``value`` attribute for a Constant that sets another attribute, or None if impossible."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])

@@ -91,7 +91,8 @@ class Conversion(ModelReport):
 
     Attributes:
         target: target of the conversion, for example ``"onnx:11"``.
-        changes: results of all splits, and of other nodes that changed or were rejected.
+        changes: results of all splits, of rejected nodes and, between opsets of ONNX, of other nodes that
+            changed.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Conversion(ModelReport):
 
     @property
     def complete(self) -> bool:
-        """Whether every node was converted, so that there is a model."""
+        """Whether the conversion succeeded, so that there is a model."""
         return self.problem is None
 
     @property

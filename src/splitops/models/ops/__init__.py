@@ -58,7 +58,7 @@ def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | Non
 
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a layer and its :class:`Spelling` in a version, or None if there is none."""
+    """Return a layer's operator and its :class:`Spelling` in an operation set, or None if there is none."""
     number = parse_operation_set(version)
     return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def find_converter(layer: Layer) -> Operator | None:
-    """Return the operator that :func:`convert_layer` uses for a layer, or None if it cannot convert it."""
+    """Return the operator with which :func:`convert_layer` can convert a layer, or None if there is none."""
     match = find_layer_spelling(layer.type, layer.version)
     if match is None or not match[0].converts:
         return None

@@ -47,7 +47,7 @@ class Role(Enum):
     GATHER = auto()
     IDENTITY = auto()
     RESHAPE = auto()
-    """Returns the same elements in another shape: Reshape, Squeeze, Unsqueeze and Flatten."""
+    """An operator that returns the same elements in another shape, such as Squeeze or Flatten."""
     TRANSPOSE = auto()
     SUM = auto()
 
@@ -369,7 +369,7 @@ def get_entries(tensor: AbstractTensor) -> list[Entry]:
 def infer_result(
     data: AbstractTensor, shape: Shape | None, compute: Callable[[], Value], kind: ElementType | None = None
 ) -> AbstractTensor:
-    """Return the abstract value of a result of ``data``. Its type is ``kind``, or that of ``data``.
+    """Return an abstract value computed from ``data``. Its type is ``kind``, or that of ``data``.
 
     ``compute`` returns the elements of the result. It is called only if those of ``data`` are tracked and the
     result is not too large. If it raises ValueError, such as :class:`Unknown`, they are not tracked.

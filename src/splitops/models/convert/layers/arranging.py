@@ -73,7 +73,7 @@ class _Bound:
     ellipsis_mask: int
 
     def as_slice(self, builder: LayerOpBuilder) -> tuple[int | ir.Value, int | ir.Value, int]:
-        """Return begin, end and step of an ONNX Slice."""
+        """Return the begin, end and step of an ONNX Slice along the axis."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _END if self.begin == -1 else self.begin + 1, 1
