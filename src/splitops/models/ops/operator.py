@@ -372,7 +372,7 @@ def infer_result(
     """Return an abstract value computed from ``data``. Its type is ``kind``, or that of ``data``.
 
     ``compute`` returns the elements of the result. It is called only if those of ``data`` are tracked and the
-    result is not too large. If it raises ValueError, such as :class:`Unknown`, they are not tracked.
+    result is not too large. If ``compute`` raises ValueError, the elements are not tracked.
     """
     element_type = kind or data.type
     if data.elements is None:

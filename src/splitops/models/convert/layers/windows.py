@@ -201,7 +201,7 @@ def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Attributes of the ONNX node of a pool."""
+    """Attributes of the ONNX node of a pool, and whether it pads its data."""
 
     attributes: dict[str, Any]
     pads: bool
