@@ -39,7 +39,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    # Indices outside the axis are not preserved: OpenVINO returns zeros for them, and ONNX fails.
+    # Indices outside the axis are not preserved: OpenVINO returns zeros, ONNX fails or counts from the end.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 
