@@ -34,12 +34,11 @@ _NEWEST_OPERATION_SET: Final = 17
 
 
 def parse_target(text: str | int) -> ConversionTarget:
-    """Parse a target such as ``"onnx:18"``, ``18`` or ``"openvino:opset8"``. The default is the newest opset.
+    """Parse a target such as ``"onnx:18"``, ``18`` or ``"openvino:opset8"``. The default opset is the newest.
 
     Raises:
         ModelError: ``text`` is not a target.
-        OperatorError: ``op.version``, the opset is below 1, newer than those of the installed onnx, or not in
-            any release of OpenVINO.
+        OperatorError: ``op.version``, the installed onnx lacks the opset, or no release of OpenVINO has it.
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
@@ -121,11 +120,11 @@ def convert(
     Each split becomes the split operator of the target. If the target cannot express it, it becomes other
     nodes with the same result: Slices, lengths computed in the graph, lossless casts. If there are none, it
     is rejected. The other operators of an ONNX model are kept if they mean the same at the target. The rest
-    are converted one by one, most of them by onnx's version converter, or for OpenVINO by its frontend. A
-    node that cannot be converted is rejected by name. Conversions between opsets of ONNX keep names,
-    metadata, subgraphs and model-local functions.
+    are converted one by one, most of them by onnx's version converter, or for OpenVINO by its frontend. If a
+    node cannot be converted, the error names it. Conversions between opsets of ONNX keep names, metadata,
+    subgraphs and model-local functions.
 
-    Slices accept axis sizes that a split rejects, but every result of the source stays the same.
+    Slices accept axis sizes that a split rejects. Whenever the source model runs, the results are the same.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -137,7 +136,7 @@ def convert(
         style: ``"same"`` writes each split as in the source if the target can; ``"lengths"`` prefers the
             length of each part, ``"count"`` the number of parts if it implies the same lengths. The default
             is ``"same"``, or ``"lengths"`` with ``splits_only``.
-        allow_links: whether links to the other files of a model file may lead out of its folder, as in
+        allow_links: whether the other files of a model may be links that lead out of its folder, as in
             :func:`splitops.load`.
 
     Returns:
@@ -173,7 +172,7 @@ def convert_with_report(
     style: str | SplitStyle | None = None,
     allow_links: bool = False,
 ) -> Conversion:
-    """Convert a model as :func:`convert` does, and report each node.
+    """Convert a model as :func:`convert` does, and report the result of each split.
 
     Args:
         model: as in :func:`convert`.
@@ -183,9 +182,9 @@ def convert_with_report(
         allow_links: as in :func:`convert`.
 
     Returns:
-        A report with the result of every split, and of other nodes that changed or were rejected. Its
-        ``model`` is the converted model. A rejection is only raised when ``model`` is read, so that one
-        report can have several.
+        A report with the result of every split, of rejected nodes and, between opsets of ONNX, of other nodes
+        that changed. Its ``model`` is the converted model. Rejections are raised only when ``model`` is read,
+        so that one report can list several.
 
     Raises:
         ModelError: the model, the target or the style is invalid.

@@ -1,4 +1,4 @@
-"""Reshape with ``allowzero`` for opsets below 14, in which a 0 always copies a size of the data."""
+"""Reshapes with ``allowzero`` for opsets below 14, in which a 0 always copies a size of the data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _SINCE: Final = 10
 def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     """Replace a Reshape with ``allowzero`` by an If with a branch that creates an empty tensor.
 
-    Like the Reshape, the branch fails if the data are not empty, or if the shape has a -1 next to a 0.
+    Like the Reshape, the branch fails if the data are not empty, or if the shape has both a -1 and a 0.
 
     Raises:
-        NoAdapterError: the opset or the element type does not allow it, or the type or rank is unknown.
+        NoAdapterError: the opset or the element type does not allow this, or the type of the data or the rank
+            of the result is unknown.
     """
     data, sizes = node.inputs
     assert data is not None
@@ -46,7 +47,7 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     empty = OnnxOpBuilder(opset, names, make_stem(node))
     zeros = empty.add("Equal", [sizes, empty.add_ints([0])], hint="zeros")
     ones = empty.add("Where", [zeros, empty.add_ints([1]), sizes], hint="sizes")
-    # Data that are not empty have too many elements together with the filling, so that the Reshape fails.
+    # If the data are not empty, data and filling together have too many elements, and the Reshape fails.
     number = empty.add("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
     if kind in fillable:
         value = {"value": ir.tensor(np.zeros(1, kind.numpy))}

@@ -38,7 +38,7 @@ _KNOWN_AT_RUN_TIME: Final = frozenset(["Multinomial", "Parameter", "RandomUnifor
 def fold_value(
     value: ir.Value, opset: int, where: Where = NOWHERE, *, limit: int = MAX_ELEMENTS
 ) -> npt.NDArray[Any] | None:
-    """Evaluate a value that depends only on constants of up to ``limit`` elements. Return None for others."""
+    """Evaluate a value from constants of at most ``limit`` elements. Return None if this is not possible."""
     content = find_elements(value, limit=limit)
     if content is not None:
         return content
@@ -66,7 +66,7 @@ def fold_value(
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Evaluate with OpenVINO a layer that depends only on small constants. Return None for other layers."""
+    """Evaluate a layer from small constants with OpenVINO. Return None if this is not possible."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:
@@ -124,7 +124,7 @@ def _find_producers(value: ir.Value, limit: int) -> list[ir.Node]:
         elif node is None:
             return []
         elif node not in opened:
-            body = next(iter_subgraphs(node), None)  # it can read values that are not inputs of its node
+            body = next(iter_subgraphs(node), None)  # it can read values that are not inputs of the node
             if node.graph is None or len(opened) == _MAX_NODES or node.op_type in BY_CHANCE or body:
                 return []
             opened.add(node)

@@ -26,7 +26,7 @@ class ValueReader:
     """A :class:`~splitops.models.ops.writing.Reader` of values annotated with inferred types and shapes."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant, or None if they are not available."""
+        """Return the elements of a value, or None if it is not constant or they are not available."""
         return read_constant(value)
 
     def find_type(self, value: ir.Value) -> ElementType | None:
@@ -83,7 +83,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
 
 @cache
 def _list_output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return for each output its fixed type, the index of an input with the same type, or None."""
+    """Return, for each output, its fixed type, the index of an input with the same type, or None."""
     schema = onnx.defs.get_schema(operator, opset, "")
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]

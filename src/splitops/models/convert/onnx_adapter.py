@@ -1,4 +1,4 @@
-"""Conversion of single nodes by onnx's version converter or the bodies in its schemas, with a cache."""
+"""Conversion of single nodes by onnx's version converter or by function bodies in schemas, with a cache."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.infer.interpreter import ShapeInterpreter
 
 _MAX_EMBEDDED: Final = 1 << 12
-"""Maximum number of elements of an integer constant for onnx's converter, which reads axes and sizes."""
+"""Maximum size of an integer constant that is passed to onnx's converter, such as axes or sizes."""
 _MAX_FACTORS: Final = 16
-"""Maximum number of floating-point elements for onnx's converter: larger constants are weights."""
+"""Maximum size of a floating-point constant that is passed to onnx's converter. Larger ones are weights."""
 _IR_VERSION: Final = 10
 _BODY: Final = "body"
 """Temporary domain of an operator that is replaced by the body in its schema."""
 
 
 class NoAdapterError(Exception):
-    """splitops knows no nodes of another opset that mean the same as a node."""
+    """A node cannot be converted to another opset."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CanonicalNode:
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """Contents of the small inputs that have the same elements in every run."""
+    """The small inputs that have the same elements in every run."""
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
@@ -96,7 +96,7 @@ class CanonicalNode:
 
 
 def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
-    """Build a tensor without raw data, which onnx's converter reads as empty up to onnx 1.21."""
+    """Build a tensor without raw data: up to release 1.21, onnx's converter reads raw data as empty."""
     return helper.make_tensor(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
     )
@@ -204,7 +204,7 @@ class Adapter:
 
 
 def _to_key(value: ir.Value | None) -> object:
-    """Return a cache key: the element type of a tensor or another abstract value; empty for no value."""
+    """Return a cache key: a tensor's element type, another abstract value, or ``""`` for an absent value."""
     fact = get_abstract_value(value) if value is not None and value.name else ""
     return (fact.type,) if isinstance(fact, AbstractTensor) else fact
 
@@ -275,7 +275,7 @@ def _read_types(model: ModelProto) -> dict[str, TypeProto]:
 
 
 def _check_result(model: ModelProto, opset: int) -> None:
-    """Check a result against the schemas: onnx's converter keeps attributes that a version does not have."""
+    """Check a result against the schemas: onnx's converter can keep attributes that ``opset`` lacks."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = _IR_VERSION
     context.opset_imports = {"": opset}
@@ -312,7 +312,7 @@ def _build_body(canonical: CanonicalNode, opset: int) -> ReplacementModel | None
             function = FunctionProto.FromString(content)
         body = _inline_body(canonical, schema, function, version)
         if any(attribute.HasField("g") for inner in body.graph.node for attribute in inner.attribute):
-            return None  # it reads outer values, by names that are valid only in this model
+            return None  # its subgraphs read outer values by names that are valid only in this model
         return ReplacementModel.infer(body, version)
     except Exception:  # onnx requires types that are unknown, or its inference rejects the body
         return None

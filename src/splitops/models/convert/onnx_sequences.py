@@ -18,8 +18,8 @@ from splitops.spec.sizes.rules import SizeRule
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and the consumers of its sequence by a Split, and return the Split.
 
-    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. Other
-    consumers, or an unknown number of parts, raise an error of ``rule`` and leave the graph unchanged.
+    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. If others
+    read it or the number of parts is unknown, raise RuleError with ``rule`` and leave the graph unchanged.
     """
     if split_node.may_be_unbind:
         raise make_unbind_error(split_node, rule)
@@ -51,7 +51,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
 def _compute_part_sizes(
     split_node: SplitNode, division: Division | None, axis: int | None, shape: object
 ) -> tuple[int, ...] | None:
-    """Return the sizes of the parts, or None if their number is unknown. Check that a Split can have it."""
+    """Return the part sizes, or None if their number is unknown. Check that a Split can have that number."""
     if division is None:
         return None
     size = shape[axis] if isinstance(shape, tuple) and axis is not None else None
@@ -67,7 +67,7 @@ def _compute_part_sizes(
 
 
 def _check_consumer(consumer: ir.Node, split_node: SplitNode, count: int, rule: Rule) -> None:
-    """Check that a consumer can read the elements instead of the sequence."""
+    """Check that a consumer can read the ``count`` elements instead of the sequence."""
     if is_operator(consumer, "SequenceLength", "ConcatFromSequence"):
         return
     if not is_operator(consumer, "SequenceAt"):

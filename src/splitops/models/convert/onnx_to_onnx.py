@@ -67,7 +67,7 @@ def convert_opset(
         changes = _convert_graphs(edited, imported, opset, style, where, must_differ)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
-        # A later conversion would set numbers of parts again, so conflicts between these count, too.
+        # A later conversion would replace lengths by numbers of parts, so conflicts between those count, too.
         counted = style is SplitStyle.COUNT and bool(must_differ)
         merged = find_conflicting_splits(edited, equal_as_count=counted) - must_differ
         if not merged:
@@ -86,9 +86,9 @@ def convert_opset(
 
 
 def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Return a copy in which no declared shape contradicts the inferred one, or None if none did.
+    """Return a copy with corrected declared shapes, or None if none contradicts the inferred shape.
 
-    The source has the same wrong shapes, but onnx infers fewer shapes at older opsets. Runtimes ignore them.
+    The source has the same wrong shapes, but onnx may detect them only at newer opsets. Runtimes ignore them.
     """
     values = (
         ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
@@ -154,7 +154,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
-        ValueError,  # onnx's inference allocates all of 2**62 parts
+        ValueError,  # onnx's inference tries to allocate as many as 2**62 sizes
         MemoryError,
     ) as error:
         lines = (line.strip() for line in str(error).splitlines())
@@ -163,7 +163,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
 
 
 def _add_ranks(model: ModelProto) -> ModelProto:
-    """Return a model whose inputs and outputs all declare a rank, as onnx's checker requires."""
+    """Return a model in which all inputs and outputs declare a shape, as onnx's checker requires."""
     open_ = [
         number
         for number, value in enumerate((*model.graph.input, *model.graph.output))
@@ -182,8 +182,8 @@ def _add_ranks(model: ModelProto) -> ModelProto:
 def _may_crash(node: NodeProto) -> bool:
     """Return whether onnx's inference may abort or run out of memory on a node.
 
-    It aborts on a Slice of an axis whose size it infers as negative (in a split by the ceil rule, or a pool
-    larger than its data). For a Split, it allocates ``num_outputs`` sizes.
+    It aborts on a Slice of an axis whose size it infers as negative: in a Split with too many parts, or in a
+    pool larger than its data. For a Split, it allocates ``num_outputs`` sizes.
     """
     return node.op_type == "Slice" or any(
         attribute.name == "num_outputs" and attribute.i > _MAX_CHECKED for attribute in node.attribute
@@ -234,7 +234,7 @@ class ModelConversion:
         self.editor = OnnxEditor(model, where)
         self.changes: list[Change] = []
         self.split_nodes: set[ir.Node] = set()
-        """Splits in the form of the target, and the nodes that were created for them."""
+        """Splits that were written for the target, and the nodes that were created for them."""
         self._unread = get_unread_attributes(model)
         self._must_differ = must_differ  # splits that must set their lengths
         self._converter = OpsetConverter(self.editor.names)
@@ -256,7 +256,7 @@ class ModelConversion:
             self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Replace each SplitToSequence by nodes without sequences, or reject it, usually by ``rule``."""
+        """Replace each SplitToSequence by nodes without sequences, or reject it, usually with ``rule``."""
         splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
@@ -271,7 +271,7 @@ class ModelConversion:
                     self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
     def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
-        """Replace reads of a sequence by Slices or similar, and describe them. Return None if some remain."""
+        """Replace the consumers of a sequence, and describe the new nodes. Return None if some remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
         sequence_reads(node, self.editor)
@@ -286,7 +286,7 @@ class ModelConversion:
     def rewrite_splits(
         self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
     ) -> None:
-        """Rewrite each split among ``nodes`` for a target, and report it. Auxiliary nodes have ``opset``."""
+        """Rewrite each split among ``nodes`` for a target and report it. Nodes added for it use ``opset``."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
             where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)
@@ -353,7 +353,7 @@ def _check_lengths(split_node: SplitNode, way: Way) -> None:
 
 
 def get_status(way: Way) -> Status:
-    """Return the status of a split node that is written as ``way``."""
+    """Return the status of a split node that is written in this :class:`Way`."""
     if way.is_kept:
         return Status.KEPT
     return Status.CONVERTED if way.is_one_node else Status.REWRITTEN

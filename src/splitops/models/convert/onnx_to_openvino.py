@@ -45,7 +45,7 @@ _PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
 def convert_onnx(
     model: CheckedModel, edited: ir.Model, target: ConversionTarget, style: SplitStyle
 ) -> Conversion:
-    """Convert ``edited``, a copy of an ONNX model, to OpenVINO."""
+    """Convert ``edited``, a copy of the ONNX model ``model``, to OpenVINO."""
     where = model.where
     if edited.functions:
         reason = find_inlining_problem(model.proto)
@@ -56,7 +56,7 @@ def convert_onnx(
     opset = get_opset_imports(edited.graph, edited).get("", 1)
     annotate_for(edited, where, style)
     if _has_quirk(edited, where) and rewrite(edited, _PREVENT_FUSION, {}, where):
-        style = SplitStyle.SAME  # OpenVINO would fuse splits by a number of parts again
+        style = SplitStyle.SAME  # OpenVINO would fuse the splits again if they set a number of parts
     converting = ModelConversion(edited, where)
     converting.lower(edited.graph, Rule.OPERATOR_UNKNOWN)
     converting.rewrite_splits([node for _, node in iter_nodes(edited.graph)], target, opset, style)

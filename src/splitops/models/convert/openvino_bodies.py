@@ -1,7 +1,7 @@
 """Conversion of the layers with bodies, If, Loop and TensorIterator, to ONNX nodes with subgraphs.
 
 A Parameter with the same value in every iteration does not become an input of the subgraph, which uses the
-outer value instead. The body itself slices its part of a sliced input, by the iteration number.
+outer value instead. If an input is sliced, the body itself takes its part, by the iteration number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
 _MAX_INITIAL: Final = 4096
-"""Maximum number of elements of an unused initial value in its final shape. Others have one element."""
+"""Maximum size of an unused initial value that is created in its final shape. Others have one element."""
 
 
 class GraphWriter(Protocol):
@@ -37,19 +37,19 @@ class GraphWriter(Protocol):
         """The ONNX graph that is written."""
 
     def make_body_writer(self, layer: Layer, tag: str) -> GraphWriter:
-        """Return the writer of a new subgraph for the body of a layer that is in the XML element ``tag``."""
+        """Return the writer of a new subgraph for the body in the XML element ``tag`` of a layer."""
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
         """Return a builder of nodes that replace ``node`` in the graph."""
 
     def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input of the type and shape ``what`` to the graph."""
+        """Add an input with the type and shape of ``what`` to the graph."""
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:
         """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
-        """Write a body, with ``given`` values of its Parameters. Return its Results. Keys are layer ids."""
+        """Write a body with ``given`` values of its Parameters. Return its Results. Keys are layer ids."""
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
@@ -307,7 +307,7 @@ class _Loop:
         return self.builder.add_constant(np.zeros(shape, what.type.numpy))
 
     def _make_scan_output(self, builder: LayerOpBuilder, slicing: Slicing, part: ir.Value) -> ir.Value:
-        """Return the scan output for one part of an output. A part of size 1 loses the axis."""
+        """Return the scan output for one part of a sliced output. A part of size 1 loses the axis."""
         axis, shape = self._get_axis(part, slicing), _get_tensor(part).shape
         if slicing.size == 1:
             return builder.squeeze(part, axis)
@@ -365,7 +365,7 @@ def _reshape_axes(
 
 
 def _finish(inner: GraphWriter, builder: LayerOpBuilder, values: Sequence[ir.Value], where: Where) -> None:
-    """Set the outputs of a graph. Outer and repeated values go through an Identity, as ONNX requires."""
+    """Set the outputs of a graph. Outer and repeated values are copied by an Identity, as ONNX requires."""
     producers = [value.producer() for value in values]
     values = [
         value
@@ -399,7 +399,7 @@ def _declare(value: ir.Value, what: AbstractTensor) -> None:
 
 
 def _join(one: AbstractTensor, other: AbstractTensor) -> AbstractTensor:
-    """Return the smallest abstract tensor that contains both, which have the same element type."""
+    """Return the type and the smallest shape that contain two tensors of the same element type."""
     return AbstractTensor(one.type, join_shapes([one.shape, other.shape]))
 
 

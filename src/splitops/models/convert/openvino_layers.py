@@ -1,4 +1,4 @@
-"""Conversion of ONNX graphs to layers without the openvino package, if OpenVINO has the same operators."""
+"""Conversion of ONNX models to layers without the openvino package, if OpenVINO has the same operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from splitops.models.ops.conversion import can_convert_node, convert_node
 from splitops.spec.elements.types import ElementType
 
 _WITHOUT_LAYER: Final = frozenset({"Constant", "Identity"})
-"""Operators without a layer: the output is the input, or a constant that is added at its first use."""
+"""Operators without a layer. An Identity becomes its input, and a constant is added when it is first used."""
 
 
 def find_unwritable(model: ir.Model, splits: set[ir.Node]) -> list[str]:
@@ -63,7 +63,7 @@ class _ModelWriter(ValueReader):
         graph = self.source.graph
         for value in graph.inputs:
             if value.is_initializer():
-                continue  # OpenVINO has no defaults for inputs: the default is the value
+                continue  # OpenVINO has no defaults for inputs, so the default becomes a constant
             self.values[value] = declare_input(self.builder, value, self.where)
         for node in graph:
             self._write_node(node)
@@ -72,7 +72,7 @@ class _ModelWriter(ValueReader):
         return self.builder.model()
 
     def get_output(self, value: ir.Value | None) -> Output:
-        """Return the output of the layer that computes a value. A constant is added at its first use."""
+        """Return the output of the layer that computes a value. A constant is added when it is first used."""
         if value is None:
             raise ModelError("a required input is absent", self.where)
         if value not in self.values:
@@ -116,7 +116,7 @@ class _ModelWriter(ValueReader):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer with one output, which has the name of the output of ``node``."""
+        """Add a layer for ``node``, and return its only output, which has the name of the node's output."""
         return self.add_layers(node, type_, inputs, data, version=version, kind=kind)[0]
 
     def add_layers(
@@ -129,7 +129,7 @@ class _ModelWriter(ValueReader):
         version: str,
         kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
-        """Add a layer whose outputs have the names of the outputs of ``node``."""
+        """Add a layer for ``node``, and return its outputs, which have the names of the node's outputs."""
         outputs = [value if isinstance(value, Output) else self.get_output(value) for value in inputs]
         return self.builder.layer(
             type_,

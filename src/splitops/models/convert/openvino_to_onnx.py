@@ -110,7 +110,7 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
     Inputs are named ``input0``, ``input1`` and so on, outputs ``output0``, ``output1`` and so on.
 
     Raises:
-        ModelError: a layer cannot be converted, so that only OpenVINO may run it.
+        ModelError: a layer cannot be converted. OpenVINO may still be able to run the model.
     """
     writer = _ModelWriter(
         model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
@@ -158,7 +158,7 @@ class _ModelWriter:
         self.for_evaluator = False
         """Whether the model is for the evaluator only."""
         self.splits: dict[str, ir.Node] = {}
-        """Source node of each split, by the names of its parts."""
+        """Source node of each split, by the names of its parts in the ONNX model."""
 
     @property
     def is_complete(self) -> bool:
@@ -185,9 +185,9 @@ class _ModelWriter:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.make_name(name)
         self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
-        RemoveUnusedNodesPass()(self.model)  # and constants that were only read to write other nodes
+        RemoveUnusedNodesPass()(self.model)  # also constants that were only read to write other nodes
         for graph in self.model.graphs():
-            for constant in list(graph.initializers.values()):  # the pass keeps those of bodies
+            for constant in list(graph.initializers.values()):  # the pass keeps initializers of bodies
                 remove_if_unused(constant)
         if not self.for_evaluator:
             self._replace_empty_initializers(where)
@@ -207,7 +207,7 @@ class _ModelWriter:
                     remove_if_unused(value)
 
     def open_graph(self, graph: ir.Graph, where: Where) -> _GraphWriter:
-        """Return the writer of the layers of a graph."""
+        """Return a writer that adds the nodes of layers to ``graph``."""
         return _GraphWriter(self, graph, where)
 
 
@@ -298,7 +298,7 @@ class _GraphWriter:
         return self.add_input(name, AbstractTensor(kind, layer.read_shape(where)), where)
 
     def add_input(self, name: str, what: AbstractTensor, where: Where) -> ir.Value:
-        """Add an input of the type and shape ``what`` to the graph. Its name must be reserved already."""
+        """Add an input with the type and shape of ``what`` to the graph. ``name`` must be reserved."""
         value = ir.Value(name=name)
         if what.type is not None:
             value.type = self._make_type(what.type, where)
@@ -397,7 +397,7 @@ class _GraphWriter:
         self.writer.changes.append(Change(where, get_status(way), before, str(way)))
 
     def _write_for_evaluator(self, read: LayerNode, where: Where) -> None:
-        """Write a layer as an ``openvino`` node for the evaluator. Its doc string is the location."""
+        """Write a layer as an ``openvino`` node for the evaluator. Its doc string is the layer's location."""
         layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
@@ -424,7 +424,7 @@ class _GraphWriter:
         self.values.update(zip(read.outputs, outputs, strict=True))
 
     def _fold(self, value: ir.Value, where: Where) -> ir.Value:
-        """Return an operand of a split as an initializer if it depends only on constants, else unchanged."""
+        """Return an operand of a split, or an initializer with its elements if they can be folded."""
         if make_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
@@ -490,7 +490,7 @@ class _GraphWriter:
             error.where = where
             raise
         except (ArithmeticError, LookupError, ValueError) as error:
-            # It has values or a number of inputs that its specification does not allow.
+            # The layer has values or a number of inputs that its specification does not allow.
             raise ModelError(f"{layer} does not match its specification: {error}", where) from error
         if len(results) != len(node.outputs):
             outputs = len(node.outputs)
@@ -504,7 +504,7 @@ class _GraphWriter:
     # Methods for layers with bodies
 
     def make_body_writer(self, layer: Layer, tag: str) -> _GraphWriter:
-        """Return the writer of a new subgraph for the body of a layer that is in the XML element ``tag``."""
+        """Return the writer of a new subgraph for the body in the XML element ``tag`` of a layer."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
         imports = {"": self.opset}
@@ -552,7 +552,7 @@ class _GraphWriter:
 
 
 def _is_evaluated(layer: Layer) -> bool:
-    """Return whether the evaluator runs a layer directly: ONNX would reject or round some inputs."""
+    """Return whether the evaluator runs a layer directly, because ONNX would reject or round some inputs."""
     if layer.type in ("Convert", "Reshape"):
         return True
     return layer.type == "Gather" and layer.get_attribute("batch_dims") in (None, "0")

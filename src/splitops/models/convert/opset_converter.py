@@ -32,7 +32,7 @@ _MAX_BODIES: Final = 8
 """Maximum nesting depth of bodies in schemas."""
 
 _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
-"""Versions before which the specification of an operator leaves some values undefined."""
+"""The first version of each operator whose specification defines all values."""
 
 _SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
@@ -189,7 +189,7 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
 
 
 def _set_changed_defaults(node: ir.Node, old: int, new: int) -> None:
-    """Set the attributes that a node leaves to a default, if the default differs at the other opset."""
+    """Set the attributes that a node omits, if their defaults differ at the new opset."""
     before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
         return
@@ -209,7 +209,7 @@ def _drop_new_attributes(node: ir.Node, opset: int) -> None:
 
 
 def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
-    """Make axes non-negative if the new version requires it. Return False if their rank is unknown."""
+    """Make axes non-negative if the new version requires it. Return False if this needs an unknown rank."""
     if not before >= 11 > after:
         return True
     # OneHot and Unsqueeze count axes in their outputs.
@@ -231,7 +231,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Return the ``value`` attribute for a Constant of another form, or None if it cannot be converted."""
+    """Return a ``value`` attribute for a Constant that sets another attribute, or None if impossible."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])
@@ -239,7 +239,7 @@ def _fold_constant(node: ir.Node) -> ir.Attr | None:
 
 
 def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
-    """Write ``start`` and ``end`` of a Shape, which exist from opset 15 on, as a Slice."""
+    """Replace a Shape with ``start`` and ``end``, which opset 15 added, by a plain Shape and a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", INT64_MAX)
     builder = OnnxOpBuilder(opset, names, make_stem(node))
@@ -249,7 +249,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
-    """Write a Softmax over one axis as one over the last axis. Return None if the rank is unknown."""
+    """Replace a Softmax along one axis by one along the last axis. Return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else find_shape(data)
     if shape is None:

@@ -28,7 +28,7 @@ class Status(StrEnum):
     REWRITTEN = "rewritten"
     """Several nodes compute the same values."""
     REJECTED = "rejected"
-    """splitops knows no nodes at the target that compute the same values."""
+    """splitops knows no nodes of the target that compute the same values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def rule(self) -> Rule | None:
-        """Rule that causes the rejection, or None if there is no rejection or it has another reason."""
+        """Rule that causes the rejection, or None if the node is not rejected or there is another reason."""
         return self.error.rule if isinstance(self.error, RuleError) else None
 
     def __str__(self) -> str:
@@ -86,12 +86,13 @@ class Change:
 class Conversion(ModelReport):
     """Report of :func:`~splitops.models.convert.convert_with_report`, with the converted model.
 
-    The report has *every* node that splitops rejects. :attr:`model` raises the first of these errors, so that
-    an incomplete model cannot be used by accident.
+    The report lists *every* rejected node. :attr:`model` raises the error of the first one, so that an
+    incomplete model cannot be used by accident.
 
     Attributes:
         target: target of the conversion, for example ``"onnx:11"``.
-        changes: results of all splits, and of other nodes that changed or were rejected.
+        changes: results of all splits, of rejected nodes and, between opsets of ONNX, of other nodes that
+            changed.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Conversion(ModelReport):
 
     @property
     def complete(self) -> bool:
-        """Whether every node was converted, so that there is a model."""
+        """Whether the conversion succeeded, so that there is a model."""
         return self.problem is None
 
     @property

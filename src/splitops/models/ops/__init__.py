@@ -43,14 +43,14 @@ OPERATORS: Final[tuple[Operator, ...]] = (
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
 }
-"""Operators by name in ONNX."""
+"""Operators by their names in ONNX."""
 BY_LAYER: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.openvino
 }
-"""Operators by name in OpenVINO."""
+"""Operators by their names in OpenVINO."""
 
 
-@lru_cache(maxsize=1024)  # names come from files
+@lru_cache(maxsize=1024)  # bounded, because names come from files
 def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | None:
     """Return the operator of a node and its :class:`Spelling` at an opset, or None if there is none."""
     return _find(BY_NODE, lambda operator: operator.onnx, name, opset)
@@ -58,7 +58,7 @@ def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | Non
 
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
-    """Return the operator of a layer and its :class:`Spelling` in a version, or None if there is none."""
+    """Return a layer's operator and its :class:`Spelling` in an operation set, or None if there is none."""
     number = parse_operation_set(version)
     return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
 

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer
 
 BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
-"""Attribute of layers. Since opset 7, ONNX always broadcasts as NumPy does."""
+"""How a layer broadcasts its inputs. Since opset 7, ONNX always broadcasts as NumPy does."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
 
 
 def infer_broadcast(operands: Operands, *names: str, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer the result of inputs that are broadcast as in NumPy: ``names``, or ``values`` by default."""
+    """Infer the type and shape of a result whose inputs are broadcast as in NumPy.
+
+    ``names`` are the operands that are inputs, by default ``values``. ``kind`` replaces their element type.
+    """
     if operands.get("broadcast", "numpy") not in ("numpy", "none"):  # "none" requires equal shapes
         raise Unknown("not broadcast as NumPy does")
     tensors = [operands.get_tensor(name) for name in names] or operands.get_tensors()
@@ -68,7 +71,7 @@ def _infer(
 
 
 def divide(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide two arrays. Quotients of integers are rounded towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Integer quotients are rounded towards zero, or down if ``floors`` is set."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():
@@ -99,7 +102,7 @@ def _adapt_layer(
 
 
 def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
-    """Divide integers and round down: subtract 1 if Python's remainder differs from C's."""
+    """Write a division of integers that rounds down: subtract 1 if Python's remainder differs from C's."""
     kind = writer.find_type(sources[0])
     assert kind is not None
     same = writer.add("Equal", [writer.add("Mod", sources), writer.add("Mod", sources, {"fmod": 1})])
@@ -107,7 +110,7 @@ def _divide_down(writer: NodeWriter, sources: list[ir.Value]) -> ir.Value:
 
 
 def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
-    """Return the operands of a node with ``broadcast``, which only layers set."""
+    """Return the operands of a node with the operand ``broadcast`` added, which only layers set."""
     return {**operands, "broadcast": "numpy"}
 
 

@@ -30,7 +30,7 @@ def _infer(operands: Operands) -> AbstractTensor:
     tensors, axis = operands.get_tensors(), operands["axis"]
 
     def join() -> Value:
-        # A short tensor that is not tracked has unknown elements.
+        # The elements of a short tensor that is not tracked are unknown, but their number is not.
         arrays = [
             make_partial_value(get_entries(one)) if one.elements is None else one.elements for one in tensors
         ]

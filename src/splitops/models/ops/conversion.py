@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def find_converter(layer: Layer) -> Operator | None:
-    """Return the operator that :func:`convert_layer` uses for a layer, or None if there is none."""
+    """Return the operator with which :func:`convert_layer` can convert a layer, or None if there is none."""
     match = find_layer_spelling(layer.type, layer.version)
     if match is None or not match[0].converts:
         return None
@@ -103,7 +103,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
 def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node, or None if the newest version of the layer cannot set them."""
+    """Return the operands of a node for the newest version of the layer, or None if it has no equal layer."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}

@@ -45,7 +45,7 @@ def _infer(operands: Operands) -> AbstractTensor:
     def compute() -> Value:
         elements = operands.get_elements()
         if not data.is_complete:
-            # An element in a range of sizes is an integer, which narrower types may not represent.
+            # A partly known element is an integer that narrower types may not be able to represent.
             if target.name not in _SIZES:
                 raise Unknown("an element is unknown")
             return elements

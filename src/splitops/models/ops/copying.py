@@ -25,7 +25,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 
 def check_size(shape: Any) -> None:
-    """Check that a result is small enough to be tracked."""
+    """Raise ValueError if a result of this shape has too many elements to be tracked."""
     if math.prod(map(int, shape)) > MAX_ELEMENTS:
         raise ValueError("too large")
 
@@ -184,7 +184,7 @@ def _infer_range(operands: Operands) -> AbstractTensor:
             return AbstractTensor(kind, (count_range(start, limit, step),))
     if operands.of_layer or not all(isinstance(one, int | float) for one in (start, limit, step)):
         return AbstractTensor(kind, (UNKNOWN,))
-    # Runtimes divide in the type of the numbers, or in a wider one.
+    # Runtimes divide in the type of the inputs, or in a wider one.
     types: set[Any] = {operands.get_type(name) for name in ("start", "limit", "step")} - {None}
     with np.errstate(all="ignore"):
         exact = {
@@ -198,7 +198,7 @@ def _infer_range(operands: Operands) -> AbstractTensor:
 
 
 def _to_integer(entry: Entry) -> Entry:
-    """Convert a float without a fraction to an integer, and return every other entry unchanged."""
+    """Convert a float to an integer if it is integral and below 2^53. Return other entries unchanged."""
     return int(entry) if isinstance(entry, float) and abs(entry) < 1 << 53 and entry == int(entry) else entry
 
 
@@ -253,7 +253,7 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
 
 
 def _scale(size: Dim, factor: Entry) -> Dim:
-    """Scale the size of an axis. The result is unknown if it may depend on the floating-point type."""
+    """Scale a size and round down. The result is unknown if it may depend on the floating-point type."""
     if not isinstance(factor, int | float) or not 0 < factor < _MAX_FACTOR:
         return UNKNOWN
     exact = Fraction(factor)

@@ -5,7 +5,7 @@
 - Floating point to integer: the fraction is cut off, then the low bits of the whole number are kept. Numbers
   outside 64 bits (outside 32 bits for signed destinations of at most 32 bits and unsigned ones below 32),
   infinities and NaN are undefined in OpenVINO, and its backends disagree. This module returns the results of
-  its reference on x86-64.
+  OpenVINO's reference implementation on x86-64.
 - To floating point: rounded to the nearest, ties to even, via float32 (but not to float64) and, for f8e5m2,
   via float16. Types without infinity saturate (f4e2m1) or return NaN (f8e4m3).
 - f8e8m0 has neither zero nor sign: zero and negative numbers become its minimum, infinity its maximum.
@@ -35,7 +35,7 @@ _NF4: Final = np.array(
 )  # fmt: skip
 """The values of the codes of nf4. Source: ``ConvertNF4::dequantize``."""
 
-# OpenVINO converts these types only from and to their partners.
+# OpenVINO converts these types only from and to the partner types.
 _SCALED: Final = frozenset({"float4_e2m1fn", "float8_e8m0fnu", "nf4"})
 _SCALED_PARTNERS: Final = frozenset({"float16", "bfloat16", "float32"})
 _STRING: Final = ELEMENT_TYPES["string"]

@@ -38,7 +38,7 @@ COMPARED: Final = INTEGERS | FLOATS
 
 
 def infer_same(operands: Operands, kind: ElementType | None = None) -> AbstractTensor:
-    """Infer a result with the shape of the data, and with its element type or ``kind``."""
+    """Infer a result with the shape of the data. Its element type is ``kind``, or that of the data."""
     data = operands.get_tensor()
     return AbstractTensor(kind or data.type, data.shape)
 
@@ -59,7 +59,7 @@ def _make_unary(
     result: ElementType | None = None,
     identity_types: frozenset[ElementType] = frozenset(),
 ) -> Operator:
-    """Build an operator with one input. ``attributes`` maps operands to attributes of layer and node."""
+    """Build a unary operator. ``attributes`` maps operands to the attributes of the layer and the node."""
     pairs = (attributes or {}).items()
     return Operator(
         onnx=(Spelling(onnx or openvino, "data", {name: pair[1] for name, pair in pairs}, since=since),),
@@ -107,7 +107,8 @@ def _apply(operation: Callable[..., Any]) -> Fold:
 def _round_once(operation: Callable[[Any], Any], *, exact: bool = False) -> Fold:
     """Return a function that folds ``operation`` in float64 and rounds the result once.
 
-    For nodes, it folds only ``exact`` operations and integer results: runtimes of ONNX round differently.
+    ONNX runtimes round differently. For nodes, ``exact`` operations are therefore folded in the type of the
+    data, and others only if the results are integers.
     """
 
     def fold(operands: Operands, data: Any) -> Any:
@@ -241,7 +242,7 @@ def _make_spelling(
 
 
 def _make_layer_pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
-    """Build an operator with two inputs that only OpenVINO has."""
+    """Build a binary operator that only OpenVINO has."""
     spelling = _make_spelling(name, "data other", BROADCAST)
     return Operator(openvino=spelling, infer=partial(infer_pair, kind=result), fold=fold)
 
@@ -333,7 +334,7 @@ OTHERS: Final = (
 def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Build an operator that keeps the type and shape of its data, from its inputs in each dialect."""
+    """Build an operator that keeps the type and shape of its data, with its inputs in ONNX and OpenVINO."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),

@@ -39,7 +39,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    # For indices outside the axis, ONNX fails and OpenVINO returns zeros.
+    # Indices outside the axis are not preserved: OpenVINO returns zeros, ONNX fails or counts from the end.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 

@@ -15,7 +15,7 @@ from splitops.spec.sizes.dims import Range, make_dim
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
-    """Apply an operation of :data:`ARITHMETIC` to two arrays of entries, with broadcasting."""
+    """Apply an operation on entries, such as one of :data:`ARITHMETIC`, to two arrays, with broadcasting."""
     entries = np.frompyfunc(operation, 2, 1)(_to_objects(left), _to_objects(right))
     result = np.empty(np.shape(entries), object)
     result[...] = entries
@@ -23,14 +23,14 @@ def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> 
 
 
 def _to_objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # Python's integers do not overflow.
+    # Python integers do not overflow.
     objects = np.empty(value.shape, object)
     objects[...] = value.astype(object) if value.dtype != object else value
     return objects
 
 
 def _limit_to_int64(value: Entry) -> Entry:
-    """Return ``value``, or None if it does not fit into 64 bits, and so would have wrapped around."""
+    """Return ``value``, or None if it does not fit into 64 bits, so that runtimes would wrap it around."""
     return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -73,7 +73,7 @@ def _multiply(left: Entry, right: Entry) -> Entry:
 
 
 def _divide(left: Entry, right: Entry) -> Entry:
-    """Divide a non-negative entry by a positive integer, and round down. Return None for other entries.
+    """Divide a non-negative entry by a positive integer and round down. Return None for other entries.
 
     The dialects round quotients of negative numbers differently.
     """
@@ -89,7 +89,7 @@ def _divide(left: Entry, right: Entry) -> Entry:
 
 
 def _compute_remainder(left: Entry, right: Entry) -> Entry:
-    """Return the remainder of a non-negative entry and a positive integer, or None for other entries."""
+    """Return the remainder of a non-negative entry divided by a positive integer, or None for others."""
     if not isinstance(right, int) or right < 1 or _get_min(left) < 0:
         return None
     return int(left) % right if isinstance(left, int) else Range(0, right - 1)

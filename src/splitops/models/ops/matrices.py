@@ -1,4 +1,4 @@
-"""MatMul, and operators that move elements between channels and space."""
+"""MatMul, and DepthToSpace and SpaceToDepth, which move elements between channels and spatial axes."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ _MAX_RANK: Final = 64
 
 
 class Unknown(ModelError):  # noqa: N818 - the model may be valid
-    """A node cannot be inferred: too few facts are known, or its operands do not match and it will fail."""
+    """A node cannot be inferred: its operands are invalid, unsupported or not known well enough."""
 
 
 class Role(Enum):
-    """Role of a node in rewrites, which is the same in both dialects."""
+    """What an operator does, as far as rewrites are concerned. Roles are the same in both dialects."""
 
     SPLIT = auto()
     SEQUENCE = auto()
@@ -47,7 +47,7 @@ class Role(Enum):
     GATHER = auto()
     IDENTITY = auto()
     RESHAPE = auto()
-    """The same elements in the same order, in another shape, including Squeeze, Unsqueeze and Flatten."""
+    """An operator that returns the same elements in another shape, such as Squeeze or Flatten."""
     TRANSPOSE = auto()
     SUM = auto()
 
@@ -97,8 +97,8 @@ class Attribute:
     Attributes:
         read: function that converts the attribute to the operand, or a mapping from text to operands.
         default: operand if a node does not set the attribute. None omits it, and ``REQUIRED`` is an error.
-        name: name of the attribute, if it is not that of the operand.
-        write: function that converts the operand to the attribute.
+        name: name of the attribute, if it differs from that of the operand.
+        write: function that converts the operand to the attribute. None inverts ``read`` if it is a mapping.
     """
 
     read: Callable[[Any], Any] | Mapping[str, Any]
@@ -128,7 +128,7 @@ class Attribute:
             raise Unknown(f"{name} = {text!r}") from error
 
     def to_attribute(self, value: Any) -> Any:
-        """Convert an operand to the attribute. Return None if it cannot be set or is the default."""
+        """Convert an operand to the attribute. Return None if there is no such value or it is the default."""
         if self.write is not None:
             return self.write(value)
         if callable(self.read):
@@ -152,7 +152,7 @@ class Spelling:
             one.
         attributes: attributes by operand.
         since: first opset or operation set.
-        fixed: operands with a fixed value.
+        fixed: operands that nodes cannot set, with their value.
         demands: attributes that are not operands, with their only supported value, which is the default.
         versions: operation sets whose layers can be converted; None for ``since`` and all later ones.
     """
@@ -203,7 +203,7 @@ class Spelling:
             constant: function that creates an input from numbers and the name of their operand.
 
         Raises:
-            Unknown: the version cannot set an operand to its value.
+            Unknown: the version fixes an operand to another value.
         """
         for name, value in self.fixed.items():
             if operands.get(name, value) != value:
@@ -228,7 +228,7 @@ class Spelling:
         return inputs, attributes
 
     def can_write(self, operands: Mapping[str, Any]) -> bool:
-        """Return whether the version can set every operand in ``operands``."""
+        """Return whether a node of this version can have all of ``operands``."""
         names = {name for name, _, _ in _parse_inputs(self.inputs)} | self.attributes.keys()
         return all(
             name in names or self.fixed.get(name, operands) == value for name, value in operands.items()
@@ -243,7 +243,7 @@ class Operands:
     """Operands of one node by name: abstract values of inputs, and values of attributes.
 
     Attributes:
-        of_layer: whether the node is an OpenVINO layer, for operators whose meaning differs.
+        of_layer: whether the node is an OpenVINO layer. The dialects differ in details of some operators.
     """
 
     __slots__ = ("_values", "of_layer")
@@ -289,7 +289,7 @@ class Operands:
         return self.get_tensor(name).type
 
     def get_elements(self, name: str = "data") -> Value:
-        """Return the tracked elements of an input: a partly known one is a Range, an unknown one None."""
+        """Return the elements of an input, which must be tracked. Each is a number, a Range or None."""
         return get_elements(self.get_tensor(name))
 
     def get_complete_elements(self, name: str = "data") -> Value:
@@ -348,14 +348,14 @@ def get_shape(tensor: AbstractTensor) -> Shape:
 
 
 def get_elements(tensor: AbstractTensor) -> Value:
-    """Return the tracked elements of a tensor: a partly known one is a Range, an unknown one None."""
+    """Return the elements of a tensor, which must be tracked."""
     if tensor.elements is None:
         raise Unknown("the elements are not tracked")
     return tensor.elements
 
 
 def get_entries(tensor: AbstractTensor) -> list[Entry]:
-    """Return the elements of a tensor of rank 0 or 1. They are all None if they are not tracked."""
+    """Return the elements of a tensor of rank 0 or 1, or one None for each if they are not tracked."""
     if tensor.elements is not None and tensor.elements.ndim <= 1:
         entries: list[Entry] = tensor.elements.reshape(-1).tolist()
         return entries
@@ -369,10 +369,10 @@ def get_entries(tensor: AbstractTensor) -> list[Entry]:
 def infer_result(
     data: AbstractTensor, shape: Shape | None, compute: Callable[[], Value], kind: ElementType | None = None
 ) -> AbstractTensor:
-    """Return the abstract value of a result of ``data``. Its type is ``kind``, or that of ``data``.
+    """Return an abstract value computed from ``data``. Its type is ``kind``, or that of ``data``.
 
-    ``compute`` returns its elements. It is called if those of ``data`` are tracked and the result is small.
-    It may raise a ValueError, such as :class:`Unknown`: the elements are not tracked then.
+    ``compute`` returns the elements of the result. It is called only if those of ``data`` are tracked and the
+    result is not too large. If ``compute`` raises ValueError, the elements are not tracked.
     """
     element_type = kind or data.type
     if data.elements is None:
@@ -404,9 +404,9 @@ class Operator:
         fold: function that computes the outputs from the operands and the arrays of all inputs. It may raise
             the ValueError, IndexError or ArithmeticError of NumPy for inputs that do not match.
         result: element type of the output, if it is always the same.
-        types: element types of the inputs for which both dialects mean the same; None for all.
+        types: element types of the inputs for which both dialects return the same; None for all.
         converts: whether a node and a layer mean the same, so that each can be converted to the other.
-        adapt_layer: function that returns a layer's operands for ONNX, or writes it and returns its output.
+        adapt_layer: function that returns a layer's operands for ONNX, or adds nodes and returns the output.
         adapt_node: function that returns a node's operands for OpenVINO, or None to reject it.
         can_convert_node: function that returns whether a node with these operands means the same as a layer.
     """
@@ -423,4 +423,4 @@ class Operator:
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
     can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
     identity_types: frozenset[ElementType] = frozenset()
-    """Element types that the layer returns unchanged, and that the operator of ONNX does not support."""
+    """Element types that the layer returns unchanged and the ONNX operator does not support."""

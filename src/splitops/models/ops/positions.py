@@ -110,7 +110,7 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
 
 
 def _infer_non_zero(operands: Operands) -> AbstractTensor:
-    """Infer the positions of the elements that are not 0, with one row per axis."""
+    """Infer the positions of the nonzero elements, with one row per axis."""
     shape, kind = operands.get_shape(), operands.get("type", INT64)
     if operands.get_tensor().is_complete:
         rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
@@ -138,7 +138,7 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
 
 
 def _locate(operands: Operands, indices: Any, size: Any) -> Any:
-    """Return indices as non-negative positions. In ONNX, negative indices count from the end."""
+    """Return indices as non-negative positions. Raise Unknown for indices outside the axis."""
     if ((indices < (0 if operands.of_layer else -size)) | (indices >= size)).any():
         raise Unknown("positions outside the axis, or negative ones")
     return np.where(indices < 0, indices + size, indices)

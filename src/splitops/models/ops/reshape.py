@@ -42,7 +42,7 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
     require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
     require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
-    # Without a 0, both settings mean the same, and every opset supports the older one.
+    # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True
     if not operands["copies_zero"] and shape is not None and -1 in shape:

@@ -1,4 +1,4 @@
-"""Shape arithmetic with partly known sizes, which all operators share."""
+"""Shape arithmetic with partly known sizes, shared by all operators."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def gather(shape: Sequence[D], axis: int, positions: Sequence[D]) -> tuple[D, ..
 
 
 def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of a concatenation. Sizes of parts add up to the symbol that was split.
+    """Return the shape of a concatenation. Symbolic sizes are added: ``N - 2`` and 2 become ``N``.
 
     Examples:
         >>> concatenate([(Range(name="N - 2"), 4), (2, Range())], 0)
@@ -79,7 +79,7 @@ def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
 
 
 def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
-    """Return the shape of the concatenation of a sequence on an axis, which is new if ``stacked``.
+    """Return the shape of the concatenation of a sequence along ``axis``, a new axis if ``stacked`` is set.
 
     Examples:
         >>> from splitops.models.abstract_values import AbstractTensor
@@ -101,13 +101,13 @@ def resolve_reshape(shape: Shape | None, entries: Sequence[Entry], *, copies_zer
     """Return the shape of the result of a Reshape.
 
     Args:
-        shape: shape of the data, or None.
+        shape: shape of the data, or None if its rank is unknown.
         entries: elements of the input ``shape``: sizes, 0, -1 and unknown ones. A named size is
-            used unchanged, even if it may be 0 with ``copies_zero``.
+            used unchanged, even if it might be a 0 that copies a size.
         copies_zero: whether a 0 copies the size of the data at its position.
 
     Raises:
-        Unknown: a 0 has no size to copy.
+        Unknown: the data has no axis from which a 0 could copy its size.
 
     Examples:
         >>> resolve_reshape((Range(name="N"), 768), [0, 12, -1], copies_zero=True)
@@ -160,7 +160,7 @@ def _divide_sizes(dims: Sequence[Dim], divisors: Sequence[Dim]) -> Dim:
 
 
 def to_size(entry: Entry) -> Dim:
-    """Convert an entry to a size, which is at least 0. A name is dropped if its number may be negative.
+    """Convert an entry to a size, or UNKNOWN if it is not one. A range that may be negative loses its name.
 
     Examples:
         >>> to_size(3), to_size(None) == UNKNOWN, to_size(Range(-1, 5, "N - 1"))
@@ -230,7 +230,7 @@ def multiply(shape: Shape) -> Entry:
 
 
 def count_range(start: Entry, limit: Entry, step: int) -> Dim:
-    """Return the length of a Range from ``start`` to ``limit`` with a positive ``step``.
+    """Return the output length of a Range operator from ``start`` to ``limit`` with a positive ``step``.
 
     Examples:
         >>> count_range(0, Range(name="N"), 1), count_range(2, 9, 3)
@@ -248,7 +248,7 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 def clamp(size: int, bounds: slice) -> slice:
     """Return the Python slice of the positions that ``bounds`` selects in ONNX and OpenVINO.
 
-    There, a backward slice that starts before the first position selects that position; in Python, nothing.
+    There, a backward slice that starts before the first position selects it. In Python, the slice is empty.
 
     Examples:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
@@ -319,13 +319,13 @@ def _count_backward(size: Dim, start: int | Range | None, end: int | Range | Non
 
 
 def _is_endless(index: Entry, size: Dim) -> bool:
-    """Return whether a bound is past the end of an axis, or is the INT_MAX that ONNX recommends for that."""
+    """Return whether a bound is at or past the end of an axis, or INT_MAX, which ONNX recommends for this."""
     is_open = isinstance(size, Range) and size.hi is None
     return _get_min(index) >= _get_max(size) or (is_open and index == INT32_MAX)
 
 
 def _is_before(index: int, size: Dim) -> bool:
-    """Return whether a bound is before an axis, or is the INT_MIN that ONNX recommends for that."""
+    """Return whether a bound is before the start of an axis, or INT_MIN, which ONNX recommends for this."""
     is_open = isinstance(size, Range) and size.hi is None
     return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
 

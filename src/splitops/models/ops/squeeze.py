@@ -41,7 +41,7 @@ def _infer_squeeze(operands: Operands) -> AbstractTensor:
 
 
 def _find_removed_axes(axes: Sequence[int], rank: int) -> Collection[int]:
-    """Return the axes that are removed if their size is 1: all axes if none are set."""
+    """Return the axes that are removed if their size is 1: all axes if ``axes`` is empty."""
     return {normalise_axis(axis, rank) for axis in axes} or range(rank)
 
 
@@ -58,7 +58,7 @@ def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -
     if not axes:
         return {"data": data}
     if shape is not None:
-        # ONNX rejects an axis whose size is not 1, which a layer keeps.
+        # OpenVINO keeps axes whose size is not 1. ONNX rejects them.
         removed = sorted(_find_removed_axes(axes, len(shape)))
         axes = [axis for axis in removed if shape[axis] == 1 or isinstance(shape[axis], Range)]
     return {"data": data, "axes": axes} if axes else writer.add("Identity", [data])

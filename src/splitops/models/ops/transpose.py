@@ -40,7 +40,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     order = read_integers(writer, layer, operands["order"], "order")
     require(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
-    return {**operands, "order": order or None}  # an empty order reverses the axes; in ONNX, an absent one
+    return {**operands, "order": order or None}  # in OpenVINO, an empty order reverses the axes
 
 
 def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:

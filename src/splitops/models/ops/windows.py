@@ -32,7 +32,7 @@ _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Strides, dilations and total padding of a window: one number for each spatial axis."""
+    """The strides, dilations and total padding of a window: one number for each spatial axis."""
 
     strides: Sequence[int]
     dilations: Sequence[int]
@@ -46,7 +46,7 @@ class _Window:
         if "pads" in operands:
             pads = operands["pads"]
             begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-        if auto_pad not in _EXPLICIT:  # the specifications ignore them, even if the file sets them
+        if auto_pad not in _EXPLICIT:  # the specifications ignore pads in the file then
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
         settings = (strides, dilations, begins, ends)
@@ -55,7 +55,7 @@ class _Window:
         return cls(strides, dilations, [sum(pair) for pair in zip(begins, ends, strict=True)], auto_pad)
 
     def count(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
-        """Return the number of positions of the window on each axis, at least 1 if it ``fits``."""
+        """Return the number of window positions on each axis. It is at least 1 if ``fits`` is set."""
         rows = zip(shape, kernel, self.strides, self.dilations, self.padding, strict=True)
         return [self._count_axis(*row, min_count=int(fits), rounds_up=rounds_up) for row in rows]
 
@@ -73,7 +73,7 @@ class _Window:
         if self.auto_pad.startswith("same"):
             return divide_up(size, stride)
         if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
-            return UNKNOWN  # dialects differ in the last window if the size is rounded up
+            return UNKNOWN  # if the size is rounded up, the dialects differ in the last window
         room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
         return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), min_count))
 

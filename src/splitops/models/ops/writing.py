@@ -1,4 +1,4 @@
-"""Protocols of the writers of nodes and layers, and checks that converters share."""
+"""Protocols for writers of nodes and layers, and helpers that converters share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from splitops.models.formats.openvino import Layer, Output
 
 ONNX_OPSET: Final = 14
-"""The lowest opset of the nodes that layers become: the first whose Reshape supports shapes with 0."""
+"""Minimum opset of the nodes to which layers are converted: the first in which Reshape has ``allowzero``."""
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 SIZES: Final = frozenset({INT32, INT64})
-"""The integers that wrap around in both dialects. OpenVINO does not specify this for narrower ones."""
+"""Integer types that wrap around in both dialects. OpenVINO does not specify this for narrower types."""
 NUMBERS: Final = FLOATS | SIZES
 INTEGERS: Final = frozenset(
     ELEMENT_TYPES[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -39,7 +39,7 @@ class Reader(Protocol):
     """Reads the constants and the inferred types and shapes of an ONNX graph."""
 
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant, or None if they are not available."""
+        """Return the elements of a value, or None if it is not constant or they are not available."""
 
     def find_type(self, value: ir.Value) -> ElementType | None:
         """Return the element type, or None if it is unknown."""
@@ -54,16 +54,16 @@ class NodeWriter(Reader, Protocol):
     def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
     ) -> ir.Value:
-        """Add a node with one output."""
+        """Add a node, and return its only output."""
 
     def cast(self, value: ir.Value, element_type: ElementType) -> ir.Value:
-        """Add a Cast."""
+        """Add a Cast, and return its output."""
 
     def add_ints(self, values: Sequence[int], /) -> ir.Value:
-        """Add a 1-D constant of int64."""
+        """Add a 1-D int64 constant."""
 
     def add_constant(self, array: npt.NDArray[Any], /) -> ir.Value:
-        """Add a constant."""
+        """Add a constant with the type, shape and elements of ``array``."""
 
 
 class LayerWriter(Reader, Protocol):
@@ -79,7 +79,7 @@ class LayerWriter(Reader, Protocol):
         version: str = "opset1",
         kind: ElementType | None = None,
     ) -> Output:
-        """Add a layer with one output for ``node``, of element type ``kind`` or that of the first input."""
+        """Add a layer for ``node`` with one output, whose type is ``kind`` or that of the first input."""
 
     def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
         """Add an integer constant of type ``kind``, which is int64 by default."""
@@ -89,7 +89,7 @@ class LayerWriter(Reader, Protocol):
 
 
 def require(holds: bool, reason: str) -> None:
-    """Reject a layer by a ModelError with ``reason`` unless ``holds`` is true."""
+    """Raise ModelError with ``reason`` unless ``holds`` is true."""
     if not holds:
         raise ModelError(reason)
 
@@ -105,7 +105,7 @@ def require_types(
 
 def require_broadcast(layer: Layer) -> None:
     """Raise ModelError if ONNX would broadcast the inputs of a layer differently."""
-    # "none" requires equal shapes, and "pdpd" can align the last axes, as NumPy and ONNX do.
+    # "none" requires equal shapes, and "pdpd" with axis -1 aligns the last axes, as NumPy and ONNX do.
     mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
     require(same, f"{layer} has auto_broadcast = {mode!r}")
@@ -115,14 +115,14 @@ def require_broadcast(layer: Layer) -> None:
 
 
 def unwrap(fact: T | None, what: str) -> T:
-    """Return an inferred type, shape or size. Raise ModelError, which names it ``what``, if it is None."""
+    """Return an inferred type, shape or size. If it is None, raise ModelError: ``what`` is unknown."""
     if fact is None:
         raise ModelError(f"{what} is unknown")
     return fact
 
 
 def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
-    """Return the elements of an input. Raise ModelError if it is not constant, because ONNX requires it."""
+    """Return the elements of the input ``name``, which must be constant because ONNX requires it."""
     constant = builder.read_constant(value)
     if constant is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
@@ -131,12 +131,12 @@ def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) 
 
 
 def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
-    """Return the integers of an input, which must be constant."""
+    """Return the integers in an input, which must be constant."""
     return [int(axis) for axis in require_constant(builder, layer, value, name).reshape(-1)]
 
 
 def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
-    """Return the only integer of an axis input, which must be constant."""
+    """Return the axis in an input, which must be a constant with one element."""
     axes = read_integers(builder, layer, value, "axis")
     require(len(axes) == 1, f"{layer} has {len(axes)} axes")
     return axes[0]
@@ -148,13 +148,13 @@ def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
 
 
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:
-    """Return the number of elements of a 1-D input, which must be known."""
+    """Return the length of a 1-D input. If it is not known, raise ModelError: ``what`` is unknown."""
     shape = unwrap(builder.find_shape(value), what)
     return unwrap(shape[0] if len(shape) == 1 and isinstance(shape[0], int) else None, what)
 
 
 def add_scalar(builder: NodeWriter, number: float, like: ir.Value) -> ir.Value:
-    """Add a scalar constant of the element type of ``like``."""
+    """Add a scalar constant with the element type of ``like``."""
     return builder.add_constant(np.array(number, unwrap(builder.find_type(like), "the element type").numpy))
 
 

@@ -61,7 +61,7 @@ _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """One entry of the bounds and masks of a StridedSlice. A masked bound extends to the end of the axis."""
+    """One entry of the bounds and masks of a StridedSlice. A masked bound is the start or end of the axis."""
 
     begin: int | ir.Value
     end: int | ir.Value
@@ -73,7 +73,7 @@ class _Bound:
     ellipsis_mask: int
 
     def as_slice(self, builder: LayerOpBuilder) -> tuple[int | ir.Value, int | ir.Value, int]:
-        """Return begin, end and step of an ONNX Slice."""
+        """Return the begin, end and step of an ONNX Slice along the axis."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
                 return self.begin, _END if self.begin == -1 else self.begin + 1, 1

@@ -1,4 +1,4 @@
-"""Entry of the table of layers that are converted to nodes, but not back."""
+"""The table entries for layers that are converted to nodes, but not back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LayerConverter:
     write: Write
     opset: int = ONNX_OPSET
     types: frozenset[ElementType] | None = None
-    """Element types of the first input for which layer and nodes mean the same; None for all."""
+    """Element types of the first input for which layer and nodes return the same; None for all."""
     broadcasts: bool = False
 
     def to_onnx(self, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:

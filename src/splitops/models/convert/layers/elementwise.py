@@ -81,7 +81,11 @@ def _write_node(
 
 
 def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -> float:
-    """Return a constant input as the value of an attribute, which is a float32 in ONNX."""
+    """Return the value of a scalar constant input, to be written as an ONNX attribute.
+
+    Raises:
+        ModelError: it is not constant, not a single element, or not exactly a float32.
+    """
     array = require_constant(builder, layer, value, name)
     require(array.size == 1, f"{name} of {layer} has {array.size} elements")
     exact = float(array.reshape(()))

@@ -108,7 +108,7 @@ def _write_non_zero(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
 
 
 def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    """Write a comparison with 0, 1, 2 ..., because ONNX's OneHot counts negative indices from the end."""
+    """Write a comparison with 0, 1, 2 ... instead of a OneHot, which counts negative indices from the end."""
     indices, depth, on, off = sources
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
     size = int(require_constant(builder, layer, depth, "depth").reshape(()))

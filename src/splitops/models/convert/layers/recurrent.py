@@ -83,7 +83,7 @@ class _Cell:
     ) -> ir.Value:
         """Return the biases of data and state, which ONNX separates. OpenVINO stores only their sums.
 
-        With ``resets``, OpenVINO stores the state's bias of a GRU's last gate separately, too.
+        With ``resets`` (``linear_before_reset``), it also stores the state's bias of a GRU's last gate.
         """
         kind = builder.find_type(value)
         assert kind is not None
@@ -129,7 +129,7 @@ def _add_direction_axis(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
 
 
 def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) -> ir.Value:
-    """Select rows of weights, which are on axis 1, in the given order."""
+    """Select rows of weights in the given order. Rows are on axis 1, after the directions."""
     array = builder.read_weights(value)
     if array is not None:
         return builder.add_weights(array[:, order], value)

@@ -49,7 +49,7 @@ def _write_reduction(
 def _write_logic(
     operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    """Write a logical reduction as the minimum or maximum of 0 and 1."""
+    """Write a logical reduction as the minimum or maximum of zeros and ones."""
     numbers = builder.cast(sources[0], INT32)
     return builder.cast(_write_reduction(operator, builder, layer, [numbers, sources[1]]), BOOL)
 

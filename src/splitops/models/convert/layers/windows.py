@@ -18,7 +18,7 @@ from splitops.spec.sizes.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Strides, dilations and padding of a layer: one number for each spatial axis."""
+    """The strides, dilations and padding of a layer: one number for each spatial axis."""
 
     strides: list[int]
     dilations: list[int]
@@ -34,7 +34,7 @@ class _Window:
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
         begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
-            begins, ends = zeros, zeros  # the specification ignores them, even if the file sets them
+            begins, ends = zeros, zeros  # the specification ignores pads in the file then
         require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
         return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
@@ -44,7 +44,7 @@ class _Window:
         return self.auto_pad.startswith("same")
 
     def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Replace automatic padding by numbers if all ``sizes`` of the data are known.
+        """Replace automatic padding by numbers if all spatial ``sizes`` of the data are known.
 
         Runtimes reject dilations together with automatic padding.
         """
@@ -77,7 +77,7 @@ def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
 
 
 def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
-    """Return the sizes of the spatial axes, which begin at ``first``. All are None if the rank is unknown."""
+    """Return the sizes of the axes from ``first`` on, or ``axes`` times None if the rank is unknown."""
     shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
@@ -201,7 +201,7 @@ def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Attributes of the ONNX node of a pool."""
+    """Attributes of the ONNX node of a pool, and whether it pads its data."""
 
     attributes: dict[str, Any]
     pads: bool
@@ -260,7 +260,7 @@ class _Axis:
 
     @property
     def is_even(self) -> bool:
-        """Whether rounding the output size up or down returns the same size."""
+        """Whether rounding the output size up or down gives the same size."""
         if self.stride == 1:
             return True
         return (
@@ -273,7 +273,7 @@ class _Axis:
         return self.end + self.stride <= self.span
 
     def compute_last_begin(self, *, drops: bool) -> int:
-        """Return where the last window begins, from the start of the padding, if the size is rounded up.
+        """Return the position of the last window if the size is rounded up. 0 is the start of the padding.
 
         With ``drops``, windows that begin in the padding at the end do not count.
         """
