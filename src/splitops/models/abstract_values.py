@@ -90,7 +90,7 @@ class Opaque:
     """A value that is neither a tensor nor a sequence of tensors, such as an optional or a map.
 
     Attributes:
-        type: serialised type in the form of the file format.
+        type: the type as the model file stores it, serialised.
         element: abstract value of the element of an optional.
     """
 
@@ -121,7 +121,7 @@ def _to_number(entry: Any) -> int | float | None:
 
 
 def make_partial_value(entries: Sequence[Entry] | Entry) -> Value:
-    """Return the elements of a scalar or 1-D tensor as an object array."""
+    """Return an object array of ``entries``, the elements of a scalar or 1-D tensor."""
     if not isinstance(entries, Sequence):
         scalar = np.empty((), object)
         scalar[()] = entries

@@ -89,7 +89,7 @@ class EmptyTensorGuard:
         """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
-            EmptyTensorError: it does, or may do so.
+            EmptyTensorError: it does, or may do so depending on values.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -236,7 +236,10 @@ def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
 
 
 def _iter_data_outputs(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield each output of a model's layers with its layer, except layers that only compute sizes."""
+    """Yield each layer with each of its outputs, except layers that only compute sizes.
+
+    If ``suspects`` is not None, only the layers with these names are yielded.
+    """
     sizes: set[str] = set()
     for layer in model.get_ordered_ops():
         if suspects is not None:  # suspects do not contain layers that compute sizes

@@ -39,7 +39,7 @@ def is_split_node(node: NodeProto) -> bool:
 
 
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
-    """Return the submodel that determines how a runtime executes the splits, or None without splits.
+    """Return the submodel that determines how a runtime executes the splits, or None if there are none.
 
     It computes the lengths of every split, and the data of splits into equal parts or sequences. With
     ``sizes``, or if CSE may merge splits, it computes the data of every split. Otherwise, values with a
@@ -89,7 +89,10 @@ def _is_declared(value: ValueInfoProto) -> bool:
 
 
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a model of ``nodes`` of the main graph. Large weights and missing values become inputs."""
+    """Return a model with only some ``nodes`` of the main graph.
+
+    Large or external initializers, and values that other nodes compute, become inputs.
+    """
     source = model.graph
     part = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     graph = part.graph
