@@ -192,7 +192,7 @@ def meet(found: AbstractValue, declared: AbstractValue) -> AbstractValue:
 
 
 def meet_shapes(found: Shape | None, declared: Shape | None) -> Shape | None:
-    """Combine an inferred and a declared shape. For sizes that conflict, ``found`` is preferred."""
+    """Combine an inferred and a declared shape. If ranks or sizes conflict, ``found`` is preferred."""
     if found is None:
         return declared
     if declared is None or len(found) != len(declared) or found == declared:
@@ -228,7 +228,7 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Replace the symbolic sizes in shapes by the numbers that follow from ``sizes``.
+    """Return a copy in which symbolic sizes are replaced by the numbers that follow from ``sizes``.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

@@ -69,7 +69,7 @@ def check_full(model: Any, where: Where) -> None:
 
 
 class EmptyTensorGuard:
-    """Checks from the input shapes whether a run produces an empty tensor.
+    """Checks whether a run with given input shapes produces an empty tensor.
 
     The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: after
     the run, the sizes that :func:`add_sizes` added are checked instead.

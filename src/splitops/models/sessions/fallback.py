@@ -1,4 +1,4 @@
-"""Decide whether an engine can run a model as specified, given the engine's known limits and endless loops.
+"""Decide whether an engine runs a model as specified: whether its known limits apply, and loops end.
 
 If a limit still applies after the rewrites of :mod:`splitops.models.fix`, the engine is rejected: with
 ``"auto"``, the reference runs the whole model.

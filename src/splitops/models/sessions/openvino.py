@@ -1,4 +1,4 @@
-"""Prepare OpenVINO IR for OpenVINO."""
+"""Prepare models in OpenVINO IR for the OpenVINO engine."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class SessionProgram(ABC):
         remaining = _analyse(last, nodes, engine)
         raise_limit(remaining, engine, self._where)
         for value, shape in declared.items():
-            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs shapes of bodies
+            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs them in bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
         return checks, list(remaining.split_nodes)

@@ -163,7 +163,7 @@ def serialize_with_onnx_ir(model: onnx_ir.Model) -> ModelProto:
 
 
 def make_onnx_ir_error(what: str, error: Exception, where: Where) -> ModelError:
-    """Return the error for a model that onnx-ir cannot read or write, with the root cause of ``error``."""
+    """Return the error for a model that onnx-ir cannot read or write (``what``), with its root cause."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     reason = str(error).strip().splitlines() or [type(error).__name__]

@@ -62,7 +62,7 @@ def find_folder(location: str) -> tuple[DataFolder | None, str]:
 
 
 def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
-    """Add a token for ``folder`` to the location of a tensor's external data, unless it has one already."""
+    """Mark the location of a tensor's external data with a token for ``folder``, unless it is marked."""
     for entry in tensor.external_data:
         if entry.key == "location" and find_folder(entry.value)[0] is None:
             entry.value = _mark_location(entry.value, folder)
@@ -90,7 +90,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Check that a protobuf field is text: protobuf returns text that is not UTF-8 as bytes."""
+    """Check that the protobuf field ``what`` is text: protobuf returns text that is not UTF-8 as bytes."""
     if not isinstance(text, str):
         raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
@@ -237,7 +237,7 @@ def compute_byte_count(tensor: TensorProto, where: Where) -> int:
         raise _make_error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)
     if any(dim < 0 for dim in dims):
         raise _make_error(tensor, f"has shape {dims}, with a negative size", where)
-    # This holds for an empty tensor, too: NumPy multiplies the sizes other than 0.
+    # This limits empty tensors, too: NumPy multiplies the sizes other than 0.
     if math.prod(dim for dim in dims if dim) * 16 > INT64_MAX:
         raise _make_error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
     elements: int = math.prod(dims)

@@ -55,7 +55,7 @@ def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) ->
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
     if not isinstance(name, str) or not any(map(str.isalnum, name)):
-        return UNKNOWN  # a name such as '?', or bytes that are not UTF-8, which protobuf returns as bytes
+        return UNKNOWN  # a name such as '?', or one that is not UTF-8, which protobuf returns as bytes
     return Range(name=name) if names is None else names.from_name(name)
 
 
