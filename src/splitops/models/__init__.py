@@ -35,7 +35,7 @@ def run(
         engine: the engine that runs the model, see :func:`splitops.session`.
         isolate: whether the engine runs in a separate process.
         max_iterations: maximum number of iterations of loops and calls of functions, by default 4194304. If
-            it is set, a model with loops or functions runs on the reference evaluator.
+            it is set, only the reference evaluator runs models with loops or functions.
         allow_links: whether links to the files of a model at a path may leave its folder, as in :func:`load`.
         **options: options of the engine, see :func:`splitops.session`.
 

@@ -90,7 +90,7 @@ class Opaque:
     """A value that is neither a tensor nor a sequence of tensors, such as an optional or a map.
 
     Attributes:
-        type: serialised type in the form of the file format.
+        type: the type as the model file stores it, serialised.
         element: abstract value of the element of an optional.
     """
 
@@ -121,7 +121,7 @@ def _to_number(entry: Any) -> int | float | None:
 
 
 def make_partial_value(entries: Sequence[Entry] | Entry) -> Value:
-    """Return the elements of a scalar or 1-D tensor as an object array."""
+    """Return an object array of ``entries``, the elements of a scalar or 1-D tensor."""
     if not isinstance(entries, Sequence):
         scalar = np.empty((), object)
         scalar[()] = entries
@@ -192,7 +192,7 @@ def meet(found: AbstractValue, declared: AbstractValue) -> AbstractValue:
 
 
 def meet_shapes(found: Shape | None, declared: Shape | None) -> Shape | None:
-    """Combine an inferred and a declared shape. For sizes that conflict, ``found`` is preferred."""
+    """Combine an inferred and a declared shape. If ranks or sizes conflict, ``found`` is preferred."""
     if found is None:
         return declared
     if declared is None or len(found) != len(declared) or found == declared:
@@ -228,7 +228,7 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Replace the symbolic sizes in shapes by the numbers that follow from ``sizes``.
+    """Return a copy in which symbolic sizes are replaced by the numbers that follow from ``sizes``.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

@@ -159,8 +159,8 @@ def verify(
 ) -> Verification:
     """Run a model on the reference and its fixed model on a runtime, and compare the bits.
 
-    If a split of the source breaks a rule that the fix has repaired, the source cannot run. Then the fixed
-    model runs on the reference.
+    If a split of the source breaks a rule that the fix has repaired, the source cannot run. In this case, the
+    reference runs the fixed model, too.
 
     Args:
         source: the model that was fixed.
@@ -365,7 +365,10 @@ class _Trials:
         base: Mapping[str, int],
         source_failure: Callable[[Mapping[str, Any]], str],
     ) -> Iterator[Trial]:
-        """Run every sample. ``source_failure`` returns the error of the runtime on the source, or ''."""
+        """Run the samples, and yield a trial for each. A failure ends the trials, unless an axis is empty.
+
+        ``source_failure`` returns the error of the runtime on the source, or ''.
+        """
         try:
             compiled = engine.compile(program)
         except EngineError as error:
@@ -425,8 +428,10 @@ class _Trials:
     def find_base(self) -> dict[str, int]:
         """Find sizes that the source accepts: one value for all names, within their bounds.
 
+        If inputs were given, run the source on these instead, and return no sizes.
+
         Raises:
-            ModelError: the source rejects all of them; the cause is the first rejection.
+            ModelError: the source rejects all generated inputs; the cause is the first rejection.
         """
         if self.inputs is not None:
             self._first = dict(self.inputs)

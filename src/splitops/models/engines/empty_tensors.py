@@ -69,7 +69,7 @@ def check_full(model: Any, where: Where) -> None:
 
 
 class EmptyTensorGuard:
-    """Checks from the input shapes whether a run produces an empty tensor.
+    """Checks whether a run with given input shapes produces an empty tensor.
 
     The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: after
     the run, the sizes that :func:`add_sizes` added are checked instead.
@@ -89,7 +89,7 @@ class EmptyTensorGuard:
         """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
-            EmptyTensorError: it does, or may do so.
+            EmptyTensorError: it does, or may do so depending on values.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -236,7 +236,10 @@ def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
 
 
 def _iter_data_outputs(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield each output of a model's layers with its layer, except layers that only compute sizes."""
+    """Yield each layer with each of its outputs, except layers that only compute sizes.
+
+    If ``suspects`` is not None, only the layers with these names are yielded.
+    """
     sizes: set[str] = set()
     for layer in model.get_ordered_ops():
         if suspects is not None:  # suspects do not contain layers that compute sizes

@@ -46,7 +46,7 @@ class Program:
     """A model for an engine.
 
     Attributes:
-        content: a serialised ONNX model or its path, or the XML of OpenVINO IR.
+        content: a serialised ONNX model, the XML of OpenVINO IR, or the path of either.
         outputs: names of the requested outputs, in order; for OpenVINO IR, only their number matters.
         where: the model, for errors.
         weights: ONNX initializers by name that ``content`` declares as external data. onnxruntime shares

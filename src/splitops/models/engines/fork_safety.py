@@ -15,6 +15,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def keep_alive_in_children(program: _P) -> _P:
-    """Keep a program alive in forked children, where destroying it would never end, and return it."""
+    """Keep a program alive in forked children, where destroying it would hang, and return it."""
     _PROGRAMS.add(program)
     return program

@@ -187,7 +187,7 @@ def replace_empty_constants(model: ModelProto) -> None:
 
 
 def _load_data(content: bytes, program: Program) -> bytes:
-    """Return a serialised model with all external data, and without empty constants.
+    """Return a serialised model that includes its external data, with empty constants replaced.
 
     OpenVINO would search the working directory for the data.
     """

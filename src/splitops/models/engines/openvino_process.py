@@ -71,7 +71,8 @@ def to_ir(
         extensions: the operators of domain ``openvino`` in the model.
 
     Raises:
-        EngineError: OpenVINO rejects the model or crashes; the message names the likely cause.
+        EngineError: OpenVINO rejects the model or crashes. After a crash on a serialised model, the message
+            names the likely cause, if it is found.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
     answer: tuple[bytes, bytes] | str = _get_process().request("to_ir", given, extensions, where, where=where)
@@ -84,7 +85,7 @@ def to_ir(
 
 
 def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: Where) -> str | None:
-    """Describe the first node that OpenVINO cannot read. Return None without one, or for a path."""
+    """Describe the first node that OpenVINO cannot read. Return None if it reads all, or for a path."""
     if isinstance(source, str):
         return None
     from onnx import ModelProto
@@ -112,7 +113,7 @@ def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: W
 
 
 def _truncate(model: ModelProto, count: int) -> bytes:
-    """Return a serialised model of the first ``count`` nodes of a model."""
+    """Serialise a model with only the first ``count`` nodes. Their unused results are its outputs."""
     from onnx import ModelProto, ValueInfoProto
 
     made = ModelProto()

@@ -1,1 +1,1 @@
-"""Model files, ONNX and OpenVINO IR: read with checks against hostile content, and written atomically."""
+"""Read model files (ONNX and OpenVINO IR), which may be hostile, and write them atomically."""

@@ -29,7 +29,7 @@ class ModelReport:
         """Write the model atomically.
 
         Raises:
-            SplitError: there is no model, the extension is that of the other format, the file cannot be
+            SplitError: there is no model, the extension does not match its format, the file cannot be
                 written, or the model keeps its external data and ``path`` is in another folder.
         """
         save(self, path)
@@ -104,8 +104,8 @@ def save(
             of ``path``; see :func:`splitops.fix`.
 
     Raises:
-        ModelError: the extension is that of the other format, the file cannot be written, or external data
-            that is kept is in another folder.
+        ModelError: the extension does not match the format of the model, the file cannot be written, or
+            external data that is kept is in another folder.
 
     Examples:
         >>> import onnx.parser, pathlib, splitops, tempfile

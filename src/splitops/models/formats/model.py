@@ -52,8 +52,9 @@ class CheckedModel:
     ) -> CheckedModel:
         """Read the model at a path, or check a model in memory.
 
-        Without ``weights`` or with ``keep_data``, ONNX initializers of more than 32 KiB in other files are
-        not read. With ``keep_data``, :meth:`write` returns a model that still refers to these files.
+        The options apply only to models at a path. Without ``weights`` or with ``keep_data``, ONNX
+        initializers of more than 32 KiB in other files are not read. With ``keep_data``, :meth:`write`
+        returns a model that still refers to these files. ``allow_links``: see :func:`load`.
         """
         where, given = make_location(model), cast("Any", model)
         if is_openvino(model):
@@ -71,7 +72,7 @@ class CheckedModel:
 
     @property
     def proto(self) -> ModelProto:
-        """The ONNX model as protobuf, for functions of the onnx package. ModelError for OpenVINO IR."""
+        """The ONNX model as protobuf, for functions of onnx. Raises ModelError for OpenVINO IR."""
         if isinstance(self._source, OpenVINOModel):
             raise ModelError("this is OpenVINO IR, not ONNX", self.where)
         return self._source

@@ -20,9 +20,9 @@ MIN_IR_VERSION_OF_CONSTANTS: Final = 4
 """The first IR version in which an initializer need not also be an input of its graph."""
 
 UNREAD_ATTRIBUTES: Final = "splitops.attributes"
-"""Key in the ``meta`` of a model: the attributes that onnx-ir cannot read, in protobuf, by node.
+"""Key in the ``meta`` of a model for the attributes that onnx-ir cannot read: lists of protobufs, by node.
 
-They are not in the ``meta`` of each node, because a ``meta`` that is used costs two more objects.
+They are not in the ``meta`` of each node, because each ``meta`` that is used costs two more objects.
 """
 _ALIASES: Final = {"ai.onnx": ""}
 
@@ -33,7 +33,7 @@ def canonicalise(domain: str) -> str:
 
 
 def extend(path: str | None, step: str) -> str:
-    """Append a ``step`` to the path of a graph, which is None for the main graph."""
+    """Append a ``step`` to a graph path. The ``path`` of the main graph is None."""
     return f"{path}/{step}" if path else step
 
 
@@ -158,7 +158,7 @@ class FreshNames:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = {""}
-        self._counts: dict[str, int] = {}  # the last suffix of each wish: many nodes may share one
+        self._counts: dict[str, int] = {}  # the last suffix by wished name: many nodes may share one
         for _, graph in iter_all_graphs(model):
             self._add_names(graph.inputs)
             if isinstance(graph, ir.Graph):

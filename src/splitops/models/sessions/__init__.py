@@ -44,13 +44,13 @@ def session(
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. A model in memory must not change while the session lives.
-        engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR if it is installed, and the reference
-            for models that it cannot run as specified. ``"onnxruntime"`` and ``"openvino"`` select the
-            runtime. ``"reference"`` is ONNX's reference evaluator.
+        engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR, or the reference if this runtime is
+            not installed or cannot run the model as specified. ``"onnxruntime"`` and ``"openvino"`` select
+            a runtime. ``"reference"`` is ONNX's reference evaluator.
         isolate: whether the engine runs in a separate process, so that a crash becomes an error.
         profile: whether to record the time of each operator, for :meth:`Session.events`.
         max_iterations: maximum number of iterations of loops and calls of functions in one run, by default
-            4194304. If it is set, a model with loops or functions runs on the reference.
+            4194304. If it is set, only the reference runs models with loops or functions.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
         **options: options of the engine: ``providers``, ``provider_options`` and ``session_options`` of
@@ -62,8 +62,8 @@ def session(
     Raises:
         ModelError: the model is not well formed; the engine is not installed, rejects the model
             (:class:`EngineError`), or does not have an option.
-        RuleError: a split of the main graph is invalid in every run; ``op.version`` if a split does not
-            exist in the imported opset.
+        RuleError: a split of the main graph is invalid in every run. The rule is ``op.version`` if its
+            operator does not exist in the imported opset.
 
     Examples:
         >>> import numpy as np, onnx.parser, splitops
@@ -194,6 +194,8 @@ class Session:
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
         """Yield the splits that the runtime executes, with types and shapes inferred from ``inputs``.
 
+        Yield nothing if the model, or the last run in this thread, ran on the reference.
+
         Args:
             inputs: arrays by input name.
         """
@@ -254,6 +256,8 @@ class Session:
 
 def _choose_runtime(engine: str, *, of_ir: bool) -> str | None:
     """Return the name of the runtime for an ``engine`` argument, or None for the reference.
+
+    ``of_ir`` is whether the model is OpenVINO IR.
 
     Raises:
         ModelError: the runtime does not run this format.

@@ -68,7 +68,7 @@ class Checks:
     """Adds checks to the main graph of a model.
 
     Attributes:
-        numbers: the value with the numbers for all rules, or None if there are no checks.
+        numbers: the value with the numbers for all rules, set by :meth:`join`; None without checks.
         rules: the rules, or None if there are no checks.
     """
 
@@ -153,7 +153,7 @@ def _make_shape(builder: Any, data: ir.Value) -> ir.Value:
 
 
 def _to_list(builder: Any, value: ir.Value, *, is_list: bool) -> ir.Value:
-    """Return a value as a 1-D int64 tensor."""
+    """Return a value as a 1-D int64 tensor. ``is_list`` is whether it is 1-D already."""
     if not is_list:
         value = builder.reshape(value, [-1], (UNKNOWN,))
     if find_type(value) is _INT64:
@@ -178,8 +178,8 @@ def _find_lengths_input(split_node: SplitNode) -> int | None:
 def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
     """Bound the lengths of a split in the graph: in ONNX, negative ones become 0.
 
-    In OpenVINO, -1 becomes the rest of the axis, but at least 0. Every runtime rejects bounded lengths that
-    do not add up.
+    In OpenVINO, -1 becomes the remainder of the axis, but at least 0. Every runtime rejects bounded lengths
+    that do not add up.
     """
     at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
@@ -198,7 +198,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
-    """Return the lengths with -1 replaced by the rest of the axis, but at least by 0."""
+    """Return the lengths with -1 replaced by the remainder of the axis, but at least by 0."""
 
     def add_layer(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
         return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
@@ -213,7 +213,7 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
 
 
 def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
-    """Return the smallest length of a sequence with which every element that is read exists.
+    """Return the number of elements that a sequence needs so that every element that is read exists.
 
     A rewrite that reads parts of the data instead would return values even if an element does not exist.
 
@@ -233,7 +233,10 @@ def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
 
 
 def _is_valid(split_node: SplitNode, lengths: int | None, elements: int, numbers: Numbers) -> bool:
-    """Return whether a split is valid for the numbers of a run: the shape of the data and the lengths."""
+    """Return whether a split is valid for the numbers of a run: the shape of the data and the lengths.
+
+    ``lengths`` is the position of the lengths input, or None. At least ``elements`` parts are required.
+    """
     data, facts = split_node.bind().data, list(split_node.facts)
     assert data.shape is not None
     shape = tuple(islice(numbers, len(data.shape)))

@@ -44,7 +44,7 @@ class CrashRisk:
 
 
 def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
-    """Infer whether operators in :data:`CRASHING` read empty tensors."""
+    """Infer whether operators in :data:`CRASHING` read empty tensors if no input of the model is empty."""
     full: set[str | None] = set()  # names of input sizes, which are not 0
     sized: dict[ir.Value, AbstractValue] = {}
     for value in model.graph.inputs:
@@ -93,7 +93,7 @@ _MAKERS: Final = frozenset(
         "StringSplit", "Tile", "TopK", "Upsample",
     ]
 )  # fmt: skip
-"""Operators that may return an empty tensor from non-empty ones: sizes or conditions are inputs."""
+"""Operators that may return an empty tensor even if no input is empty."""
 
 
 def _is_known_nonempty(kind: Any, names: Collection[str | None]) -> bool:

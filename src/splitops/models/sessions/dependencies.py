@@ -39,11 +39,11 @@ def is_split_node(node: NodeProto) -> bool:
 
 
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
-    """Return the submodel that determines how a runtime executes the splits, or None without splits.
+    """Return the submodel that determines how a runtime executes the splits, or None if there are none.
 
     It computes the lengths of every split, and the data of splits into equal parts or sequences. With
     ``sizes``, or if CSE may merge splits, it computes the data of every split. Otherwise, values with a
-    declared type and shape become inputs, except those of shape computations.
+    declared type and shape become inputs, except integers and booleans, which may be shapes.
     """
     splits = [node for node in iter_nodes(model) if is_split_node(node)]
     if not splits:
@@ -81,7 +81,7 @@ def _is_data_dependent(node: NodeProto) -> bool:
 
 
 def _is_declared(value: ValueInfoProto) -> bool:
-    """Return whether a value has a declared type and shape and is not part of a shape computation."""
+    """Return whether a value has a declared type and shape, and a type that shape computations do not use."""
     tensor = value.type.tensor_type
     if tensor.elem_type in _NUMBERS or not tensor.elem_type or not tensor.HasField("shape"):
         return False
@@ -89,7 +89,10 @@ def _is_declared(value: ValueInfoProto) -> bool:
 
 
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a model of ``nodes`` of the main graph. Large weights and missing values become inputs."""
+    """Return a model with only some ``nodes`` of the main graph.
+
+    Large or external initializers, and values that other nodes compute, become inputs.
+    """
     source = model.graph
     part = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     graph = part.graph

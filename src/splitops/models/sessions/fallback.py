@@ -1,4 +1,4 @@
-"""Decide whether an engine can run a model as specified, given the engine's known limits and endless loops.
+"""Decide whether an engine runs a model as specified: whether its known limits apply, and loops end.
 
 If a limit still applies after the rewrites of :mod:`splitops.models.fix`, the engine is rejected: with
 ``"auto"``, the reference runs the whole model.
@@ -62,7 +62,7 @@ class Analysis:
     """How a runtime would execute the splits of a model.
 
     Attributes:
-        split_nodes: the splits, with their inferred facts.
+        split_nodes: the splits, with the :class:`Fact` of each operand as far as it is known before a run.
         reasons: the reason for each split that the engine would not run as specified.
         unchecked: splits that may be invalid in a run without an error of the runtime.
         doubtful: splits that may be invalid in a run.
@@ -77,7 +77,7 @@ class Analysis:
 
     @property
     def first_reason(self) -> tuple[str | None, str] | None:
-        """The first node that the engine would not run as specified, and the reason."""
+        """The label of the first node that the engine would not run as specified, and the reason, or None."""
         return next(((key[1], text) for key, text in {**self.reasons, **self.fused}.items()), None)
 
 
@@ -154,7 +154,7 @@ def analyse_splits(
 
 
 def forget_shapes(model: ir.Model) -> dict[ir.Value, ir.Shape]:
-    """Remove the declared shapes of computed values, which may be wrong, and return them."""
+    """Remove the declared shapes of computed values and body inputs, which may be wrong, and return them."""
     shapes: dict[ir.Value, ir.Shape] = {}
     bodies = (graph for path, graph in iter_all_graphs(model) if path is not None)
     outputs = (node.outputs for node in iter_all_nodes(model))
@@ -208,7 +208,7 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether 64-bit data of a split fits 32 bits if the inputs do, which every run checks."""
+    """Return whether 64-bit data of a split fits 32 bits if the model's inputs do. Runs check the inputs."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:
@@ -238,7 +238,7 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether a conversion to 32 bits keeps the values of an array."""
+    """Return whether a conversion to 32 bits keeps the values of an array. -2^31 counts as too small."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
@@ -288,7 +288,7 @@ def _is_rounded(split_node: SplitNode) -> bool:
 
 
 def find_part_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
-    """Return the axis and size of each part, or None if they are known only at run time."""
+    """Return the axis and size of each part, or None if the split is invalid or a size is unknown."""
     binding, inference = split_node.binding, split_node.inference
     if binding is None or inference is None or binding.axis is None or inference.parts is None:
         return None
@@ -386,7 +386,7 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
 
 
 def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
-    """Return whether the condition that a body returns is its input condition or a constant."""
+    """Return whether the condition that a body returns is an input, an outer value or a constant."""
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
         inner = ports.body.by_id
@@ -402,7 +402,7 @@ def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
-    """Return whether a node is a loop that may have no iteration, and a runtime then returns wrong values.
+    """Return whether a node is a loop that may have no iteration, for which a runtime returns wrong values.
 
     onnxruntime infers the sizes of an empty result from the body only. OpenVINO returns the result of the
     previous run.

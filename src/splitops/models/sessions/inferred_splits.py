@@ -30,7 +30,7 @@ def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> li
 
 
 def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
-    """Return the abstract values of inputs for arrays, with their elements if they may be lengths."""
+    """Return the abstract values of the array inputs. Those that may be lengths include their elements."""
     values: dict[ir.Value, AbstractValue] = {}
     for names, value in _iter_inputs(model):
         array = next((inputs[name] for name in names if name in inputs), None)

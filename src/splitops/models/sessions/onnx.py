@@ -132,14 +132,14 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty, so that an operator may crash on it, or None."""
+    """Return an error if an input is empty, because one of ``operators`` may crash, or else None."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None
 
 
 def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:
-    """Return a model without the defaults of inputs, and the defaults: OpenVINO would fix their values."""
+    """Return a model without the defaults of its inputs, and the defaults. OpenVINO would freeze them."""
     inputs = {value.name for value in proto.graph.input}
     defaults = {tensor.name: tensor for tensor in proto.graph.initializer if tensor.name in inputs}
     if not defaults:
@@ -172,13 +172,16 @@ def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> P
 
 
 def _name_nodes(nodes: Any) -> None:
-    """Set the names of nodes to their labels in messages of splitops, so that runtimes report these."""
+    """Name each node by its label in splitops' messages, so that runtimes report the same name."""
     for node in nodes:
         node.name = node_label(node)
 
 
 def _add_initializers(proto: ModelProto, slim: ModelProto, where: Where) -> tuple[dict[str, Any], str | None]:
-    """Add the initializers to ``slim``. Return the arrays of large ones, and the folder of external ones."""
+    """Add the initializers to ``slim``. Return the arrays outside of it, and the folder of its external data.
+
+    The arrays are large initializers, and external ones that are not in that folder or may be links.
+    """
     weights: dict[str, Any] = {}
     folder: str | None = None
     inputs = {value.name for value in proto.graph.input}

@@ -27,7 +27,7 @@ _MOVERS: Final = frozenset(
         *("SequenceAt", "SequenceConstruct", "StridedSlice", "Tile"),
     }
 )
-"""Names, in the engines, of operators that only move data."""
+"""The names that engines use for operators that only move data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Profile:
 
     @property
     def data_movement_share(self) -> float:
-        """Share of the other operators that only move data in the total time."""
+        """Share of the total time that operators other than splits spend on moving data."""
         return self._share(_MOVERS)
 
     def _share(self, names: frozenset[str]) -> float:
@@ -120,7 +120,7 @@ def make_chrome_trace(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def time_calls(run: Callable[[], object], times: int) -> list[float]:
-    """Call ``run`` ``times`` times, and return the seconds of each call."""
+    """Time ``times`` calls of ``run``, and return the seconds of each."""
     found = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -130,7 +130,7 @@ def time_calls(run: Callable[[], object], times: int) -> list[float]:
 
 
 def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Return the median seconds of each function. Interleaved calls see the same load of the machine."""
+    """Return the median seconds of each function. Calls are interleaved, so all see the same machine load."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()

@@ -61,7 +61,7 @@ class Prepared(Protocol):
     """A model that is ready to run."""
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int) -> dict[str, Any]:
-        """Run the model."""
+        """Run the model on arrays by input name, and return the outputs by name."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class SessionProgram(ABC):
 
     Attributes:
         engine: the engine, or None for the reference.
-        rejection: the error of the requested engine if it cannot run the model.
+        rejection: the error of the requested engine if it cannot run the model, or None.
         last: the last run of each thread.
         inputs, outputs, splits: the declared inputs, the names of the outputs, and the splits.
-        rewritten: the splits that are rewritten for the engine.
+        rewritten: reports on the splits that were rewritten for the engine.
     """
 
     inputs: Sequence[InputSpec]
@@ -153,7 +153,7 @@ class SessionProgram(ABC):
         """Prepare the model for the engine or, if it cannot run the model, for the reference.
 
         Raises:
-            EngineError: the engine was requested by name, and fails other than by an empty tensor.
+            EngineError: the engine was requested by name and fails for a reason other than an empty tensor.
         """
         if self.engine is not None:
             try:
@@ -218,7 +218,7 @@ class SessionProgram(ABC):
         remaining = _analyse(last, nodes, engine)
         raise_limit(remaining, engine, self._where)
         for value, shape in declared.items():
-            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs shapes of bodies
+            if value.is_graph_input() or value.is_graph_output():  # onnxruntime needs them in bodies
                 value.shape = shape
         self.rewritten = tuple(report for report in reports if report.status is FixStatus.REWRITTEN)
         return checks, list(remaining.split_nodes)
@@ -255,7 +255,7 @@ class SessionProgram(ABC):
             return self._fall_back(inputs, error)
 
     def _get_guarded(self) -> Prepared:
-        """Return the model in a separate process, prepared once, with checks for empty tensors.
+        """Return the model for the child process, with checks for empty tensors. It is prepared once.
 
         Raises:
             EngineError: the engine cannot run the model.
@@ -272,10 +272,11 @@ class SessionProgram(ABC):
         return self._in_child
 
     def _fall_back(self, inputs: Mapping[str, Any], error: EngineError) -> dict[str, Any]:
-        """Run the model on the reference after the engine failed, to find the broken rule or the result.
+        """Run the model on the reference after the engine failed. Return its outputs or raise its RuleError.
 
-        Raise ``error`` if the reference fails for another reason, too. Raise it at once if the engine was
-        requested by name and failed at another operator, unless this crashed its child process.
+        Raise ``error`` if the reference fails for another reason. Raise it at once if the engine was
+        requested by name, unless it failed at a split, a check or an empty tensor, or its child process
+        crashed.
         """
         of_split = isinstance(error, EmptyTensorError | CheckError) or error.operator in FAMILY[""]
         if not (self._fallback or of_split or self._is_child(error)):
@@ -305,7 +306,7 @@ class SessionProgram(ABC):
         return self._child
 
     def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
-        """Yield the splits that the engine executes, inferred from ``inputs``."""
+        """Yield the splits that the engine executes, inferred from ``inputs``. The reference yields none."""
         if self.engine is not None and self.last.failure is None:
             yield from infer_splits(self._make_nodes(), self._where, inputs)
 

@@ -123,7 +123,7 @@ def serialize_model(model: ir.Model, original: ModelProto) -> ModelProto:
 
 
 def compute_min_ir_version(model: ir.Model) -> int:
-    """Return the first IR version that supports the ONNX opset of a model, 0 if it does not import ONNX."""
+    """Return the first IR version that supports the ONNX opset of a model, or 0 if it imports none."""
     imports = [
         onnx.helper.make_opsetid("", version)
         for domain, version in model.graph.opset_imports.items()
@@ -175,7 +175,7 @@ def _from_proto(model: ModelProto, where: Where) -> ir.Model:
 def _iter_declared(
     model: ModelProto,
 ) -> Iterator[tuple[str | None, Iterable[ValueInfoProto], Iterable[ValueInfoProto]]]:
-    """Yield the path of each graph and function, its declared types, and those that onnx-ir loses.
+    """Yield the path of each graph and function, its type declarations, and those that onnx-ir loses.
 
     It loses the types of graph inputs that are also outputs, and of the inputs of functions.
     """
@@ -232,7 +232,7 @@ def name_parts(model: ir.Model) -> None:
 def _return_outer_values(graph: AnyGraph, outside: Mapping[str, ir.Value], names: FreshNames) -> None:
     """Insert an Identity before each output of a subgraph that is a value from outside of the subgraph.
 
-    onnx-ir does not link such an output to its value, so that rewriting one would miss the other.
+    onnx-ir does not link such an output to that value, so a rewrite of the value would miss the output.
     """
     values = [*graph.inputs, *(value for node in graph for value in node.outputs)]
     if isinstance(graph, ir.Graph):

@@ -16,7 +16,7 @@ _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 @dataclass(frozen=True, slots=True)
 class SchemaAttribute:
-    """An attribute of an operator version."""
+    """An attribute of an operator version. ``kind`` is the number of its ``AttributeProto`` type."""
 
     kind: int
     default: Any
@@ -27,7 +27,7 @@ class SchemaAttribute:
 class _Parameters:
     """The inputs or the outputs of an operator version: their number and the allowed types of each.
 
-    ``single`` is whether each is neither optional nor variadic, ``variadic`` whether the last is variadic.
+    ``single`` lists whether each is neither optional nor variadic. ``variadic`` is whether the last one is.
     """
 
     min_count: int
@@ -68,7 +68,7 @@ class Version:
         return self.inputs.can_have_types(inputs) and self.outputs.can_have_types(outputs)
 
     def is_safe_to_infer(self, node: NodeProto) -> bool:
-        """Return whether the node meets the conditions that onnx's shape inference assumes without checks."""
+        """Return whether a node meets the conditions that onnx's shape inference assumes without a check."""
         if not self.inputs.can_have(len(node.input)) or not self.outputs.can_have(len(node.output)):
             return False
         if any(single and not name for single, name in zip(self.inputs.single, node.input, strict=False)):

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
 """The limit of protobuf for one message."""
 _EXTERNAL_BYTES: Final = 1024
-"""Minimum size of tensors that are moved to a data file: runtimes infer shapes from smaller ones."""
+"""Minimum bytes of tensors that are moved to a data file: runtimes infer shapes from smaller ones."""
 _TRACKED_BYTES: Final = 1 << 15
-"""Maximum size of tensors whose elements inference may track. Smaller external ones are always read."""
+"""Maximum bytes of tensors whose elements inference may track. Smaller external ones are always read."""
 _ALIGNMENT: Final = 4096
 """External data of each tensor begins on a memory page, so that runtimes can map it."""
 _RESERVE: Final = 1 << 24
-"""Reserve for everything except tensors when the size of a file is estimated."""
+"""Bytes that are reserved for everything except tensors when the size of a file is estimated."""
 
 
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelProto:
@@ -69,7 +69,7 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
 
 
 def find_weight_files(path: Path) -> set[Path]:
-    """Return the paths of the files with external data that an ONNX model names. Malformed models name none.
+    """Return the paths of the external data files that an ONNX model names. Malformed models name none.
 
     The paths are not checked: they may lead anywhere.
     """
@@ -94,9 +94,10 @@ def open_model(
     """Return a checked ONNX model, given a path or a model in memory, which is not changed.
 
     External data of a model at a path is read. If the model exceeds 2 GB, or without ``weights``, only
-    initializers of at most 32 KiB are read. The files of the others are checked, and their locations are
-    marked with their folder, so that the model can be written from any folder. ``kept`` then receives, by
-    name, the tensors that were read and their external forms, for :func:`keep_external`.
+    external initializers of at most 32 KiB are read. The files of the others are checked, and their
+    locations are marked with their folder, so that the model can be written to any folder. In this case,
+    ``kept`` receives, by name, the tensors that were read and their external forms, for
+    :func:`keep_external`.
     """
     where = where or make_location(model)
     if not isinstance(model, str | os.PathLike):
@@ -162,7 +163,7 @@ def serialize_with_onnx_ir(model: onnx_ir.Model) -> ModelProto:
 
 
 def make_onnx_ir_error(what: str, error: Exception, where: Where) -> ModelError:
-    """Return the error for a model that onnx-ir cannot read or write, with the root cause of ``error``."""
+    """Return the error for a model that onnx-ir cannot read or write (``what``), with its root cause."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -190,7 +191,7 @@ def write(
     """Write an ONNX model atomically, and return the paths of the written files.
 
     With ``external``, external data and the main graph's initializers of at least 1024 bytes are written to
-    a second file, with ``.data`` appended to the name. None does so only if one file would exceed 2 GiB.
+    a second file, with ``.data`` appended to the name. None does so only if a single file might exceed 2 GiB.
     With ``keep_data``, external data stays in its files, which have to be in the same folder.
     """
     file = Path(path)
@@ -226,7 +227,10 @@ def write(
 
 
 def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
-    """Return a copy with unmarked locations of external data, which has to be in the folder of ``file``."""
+    """Return a copy in which the locations of external data are not marked.
+
+    Raise ModelError unless the data is in the folder of ``file``, but not in ``file`` itself.
+    """
     copy = ModelProto()
     copy.CopyFrom(model)
     for tensor in iter_tensors(copy):
@@ -330,7 +334,7 @@ def _copy_fields(source: ModelProto | GraphProto, target: Any, *, but: str) -> N
 
 
 def _read_data(tensor: TensorProto, where: Where) -> bytes | None:
-    """Return the tensor's data as raw bytes, or None for strings, which cannot be raw bytes."""
+    """Return the tensor's data as raw bytes, or None for strings, which ``raw_data`` cannot hold."""
     element_type = from_onnx(tensor.data_type)
     if element_type is None or element_type.name == "string":
         return None

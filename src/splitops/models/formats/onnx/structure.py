@@ -33,15 +33,15 @@ _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
 
 _Scopes = tuple[AbstractSet[str], ...]
-"""The names that are visible, from the main graph inwards."""
+"""The names that are visible, one set per graph, from the main graph inwards."""
 
 
 def check_model(model: ModelProto, where: Where | None = None) -> list[TensorProto]:
     """Check that a model is well formed, and return the attribute tensors whose data is in another file.
 
-    Every name is defined before it is used, and once in its graph. Every domain is imported at one opset.
-    Every tensor has exactly the data for its type and shape. No function calls itself, directly or not, and
-    graphs are nested at most 64 deep.
+    Every name is defined before it is used, and only once in its graph. Every domain is imported at one
+    opset. Every tensor has exactly the data for its type and shape. No function calls itself, directly or
+    not, and graphs are nested at most 64 deep.
     """
     where = where or Where()
     if not model.HasField("graph"):
@@ -224,7 +224,7 @@ class _GraphCheck:
             self._check_count(node, "output", len(node.output), version.outputs.min_count)
 
     def _check_count(self, node: NodeProto, what: str, count: int, least: int) -> None:
-        """Reject a ``count`` below ``least``. Larger ones are accepted: a newer onnx may allow them."""
+        """Reject a ``count`` below ``least``. The maximum is not checked: a newer onnx may raise it."""
         if count < least:
             raise ModelError(
                 f"{node.op_type} has {count_of(count, what)}; at least {least} required",
@@ -271,7 +271,7 @@ class _GraphCheck:
         return ModelError(f"attribute {what}", replace(self._locate(node), attribute=place))
 
     def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
-        """Add a name to ``names``, after a check that it is new. ``what`` describes the value in errors."""
+        """Add a name to ``names``, after a check that it is new. ``what`` describes or produces the value."""
         require_text(name, "name", self.where)
         if name and name not in names and not _is_visible(name, outer):
             names.add(name)
@@ -326,7 +326,7 @@ def find_inlining_problem(model: ModelProto) -> str | None:
 
 
 def count_certain_calls(model: ModelProto) -> int:
-    """Count the function calls of every run: those outside of subgraphs, including calls by functions."""
+    """Count the function calls in every run: those outside of subgraphs, including calls by functions."""
     keys = index_functions(model).keys()
     return _sum_over_calls(model, lambda nodes: nodes, lambda node: int(make_function_key(node) in keys))
 

@@ -25,7 +25,7 @@ _MAX_DIGITS: Final = 20
 _MARK: Final = "splitops:"
 _BLOCK: Final = 8 << 20
 _MEMORY: Final = re.compile(r"\*[/\\]_ORT_\w*MEM_ADDR_[/\\]\*")
-"""A location for which onnxruntime and OpenVINO interpret the offset as an address in memory."""
+"""Matches locations for which onnxruntime and OpenVINO interpret the offset as a memory address."""
 _EXTERNAL_KEYS: Final = frozenset({"location", "offset", "length"})
 
 _FIELDS: Final = {
@@ -35,7 +35,7 @@ _FIELDS: Final = {
     "int64": "int64_data",
     "string": "string_data",
 }
-"""The field that stores a tensor's elements, unless raw_data does. Other types use int32_data."""
+"""The field that stores the elements of a type, unless raw_data does. Other types use int32_data."""
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
@@ -44,7 +44,7 @@ _FOLDERS: Final[dict[str, DataFolder]] = {}
 
 
 def _mark_location(location: str, folder: DataFolder) -> str:
-    """Add a token for ``folder`` to a location, so that this process can resolve it from any folder."""
+    """Prefix a location with a token for ``folder``, so that this process can find the file from anywhere."""
     base = replace(folder, path=folder.path.resolve())
     word = next((word for word, known in _FOLDERS.items() if known == base), None)
     if word is None:
@@ -62,7 +62,7 @@ def find_folder(location: str) -> tuple[DataFolder | None, str]:
 
 
 def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
-    """Mark the location of a tensor's external data with its folder, unless it is marked already."""
+    """Mark the location of a tensor's external data with a token for ``folder``, unless it is marked."""
     for entry in tensor.external_data:
         if entry.key == "location" and find_folder(entry.value)[0] is None:
             entry.value = _mark_location(entry.value, folder)
@@ -90,7 +90,7 @@ def is_external(tensor: TensorProto) -> bool:
 
 
 def require_text(text: str, what: str, where: Where | None = None) -> None:
-    """Check that a protobuf field is text: protobuf returns text that is not UTF-8 as bytes."""
+    """Check that the protobuf field ``what`` is text: protobuf returns text that is not UTF-8 as bytes."""
     if not isinstance(text, str):
         raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
 
@@ -134,7 +134,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
 
 
 def read_tensor(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
-    """Check a tensor and return it as a read-only array. ``folder``: the root of unmarked external data."""
+    """Check a tensor and return it as a read-only array. ``folder`` is the root of unmarked locations."""
     check_tensor(tensor, where)
     element_type = _get_element_type(tensor, where)
     if is_external(tensor):
@@ -187,7 +187,7 @@ def locate_external_data(
 ) -> tuple[DataFolder, str, int, int]:
     """Return the folder of a tensor's external data, the file in it, and the offset and length in bytes.
 
-    The range has to be inside the file and to match the shape and the type.
+    Raise ModelError if the range exceeds the file or does not have the size that shape and type require.
     """
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
@@ -237,7 +237,7 @@ def compute_byte_count(tensor: TensorProto, where: Where) -> int:
         raise _make_error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)
     if any(dim < 0 for dim in dims):
         raise _make_error(tensor, f"has shape {dims}, with a negative size", where)
-    # This holds for an empty tensor, too: NumPy multiplies the sizes other than 0.
+    # This limits empty tensors, too: NumPy multiplies the sizes other than 0.
     if math.prod(dim for dim in dims if dim) * 16 > INT64_MAX:
         raise _make_error(tensor, f"has shape {dims}, which takes more bytes than any memory has", where)
     elements: int = math.prod(dims)

@@ -10,7 +10,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape
 
 
 class SizeNames:
-    """Names for sizes in one call of onnx's inference, by which its result is mapped back to ranges."""
+    """Names sizes for one call of onnx's shape inference, so that its result can be mapped back to ranges."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, Dim] = {}
@@ -22,12 +22,12 @@ class SizeNames:
         return name
 
     def from_name(self, name: str) -> Dim:
-        """Return the size with a name, or :data:`UNKNOWN` if onnx has invented the name."""
+        """Return the size with this name, or :data:`UNKNOWN` if onnx has made the name up."""
         return self.sizes.get(name, UNKNOWN)
 
 
 def from_type(proto: TypeProto, names: SizeNames | None = None) -> AbstractValue:
-    """Convert an ONNX type to an abstract value, or None if unset. ``names``: as in :func:`to_type`."""
+    """Convert an ONNX type, or return None if it is unset. ``names`` maps dimension names back to sizes."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             tensor = proto.tensor_type
@@ -55,12 +55,12 @@ def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) ->
         return dim.dim_value if dim.dim_value >= 0 else UNKNOWN
     name: object = dim.dim_param
     if not isinstance(name, str) or not any(map(str.isalnum, name)):
-        return UNKNOWN  # a name such as '?', or bytes that are not UTF-8, which protobuf returns as bytes
+        return UNKNOWN  # a name such as '?', or one that is not UTF-8, which protobuf returns as bytes
     return Range(name=name) if names is None else names.from_name(name)
 
 
 def to_type(value: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
-    """Convert an abstract value to an ONNX type, or None if not even the element type is known.
+    """Convert an abstract value to an ONNX type. Return None if its element type is unknown or not in ONNX.
 
     Unnamed ranges get a name from ``names``. Without ``names``, they become unknown dimensions.
     """

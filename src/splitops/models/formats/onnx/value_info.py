@@ -31,7 +31,7 @@ def declare_values(model: ModelProto, values: Values) -> ModelProto:
     types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
 
     def find_type(path: str | None, name: str) -> TypeProto | None:
-        """Return the type to declare, or None without a rank: ONNX's checker rejects a missing shape."""
+        """Return the type to declare, or None. ONNX's checker rejects a tensor type without a shape."""
         value = values.get((path, name))
         if not isinstance(value, AbstractTensor):
             return None if isinstance(value, Opaque) else to_type(value)

@@ -65,8 +65,8 @@ class Builder:
     ) -> Output:
         """Add an input to the model.
 
-        The shape is exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank. ``names`` are its
-        tensor names, by default only ``name``.
+        The shape is exact, partial (as text: ``"2..6,?,4"``), or None for an unknown rank. ``names`` are
+        the tensor names of the input, by default only ``name``.
         """
         kind = _parse_element_type(element_type)
         layer = self._begin_layer("Parameter", name)
@@ -107,7 +107,7 @@ class Builder:
     ) -> tuple[Output, ...]:
         """Add an operation.
 
-        ``data`` has its attributes. ``outputs`` is the number of output ports, or the tensor names of each.
+        ``data`` contains its attributes. ``outputs`` is the number of output ports, or their tensor names.
         By default, the outputs have the element type of the first input and unknown shapes.
         """
         kind = inputs[0].element_type if element_type is None else _parse_element_type(element_type)
@@ -119,7 +119,10 @@ class Builder:
         return tuple(Output(end, kind, shape) for end, shape in zip(ends, known, strict=True))
 
     def result(self, value: Output, name: str | None = None, *, names: Sequence[str] | None = None) -> None:
-        """Add an output to the model. In IR version 11, it has ``names``, by default the layer's name."""
+        """Make ``value`` an output of the model.
+
+        In IR version 11, its tensor names are ``names``, by default only the name of the Result layer.
+        """
         layer = self._begin_layer("Result", name)
         tensor_names = (layer.name,) if names is None else tuple(names)
         declares = tensor_names and self._version >= 11

@@ -126,7 +126,7 @@ class Layer:
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
-        """Return an attribute that has to be one of ``words``, or its value there if it is a mapping."""
+        """Return an attribute, which must be in ``words``, or its value there if these are a mapping."""
         text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
@@ -150,7 +150,7 @@ class Layer:
             raise ModelError(f"{self} has {name} = {text!r}") from error
 
     def read_number(self, name: str, default: float | None = None) -> float:
-        """Return an attribute as a float, or ``default`` if it is not set."""
+        """Return an attribute as a float. If it is not set, return ``default`` or raise ModelError."""
         text = self.get_attribute(name)
         if text is None and default is not None:
             return default
@@ -177,7 +177,7 @@ class Layer:
         return self.get_attribute("element_type") in {"dynamic", "undefined"}
 
     def read_element_type(self, where: Where) -> ElementType:
-        """Return the ``element_type`` attribute of a Parameter or Const. ModelError if it is not a type."""
+        """Return the ``element_type`` attribute of a Parameter or Const. Raise ModelError if invalid."""
         text = self.get_attribute("element_type")
         found = from_openvino(text) if text is not None else None
         if found is None:
@@ -337,7 +337,7 @@ _PORTS_OF: Final = {"Parameter": (0, 1), "Const": (0, 1), "Result": (1, 0)}
 
 
 def remove_tensor_names(layer: Layer) -> Layer:
-    """Return a copy of a layer without tensor names: in a file, several layers may have the same ones."""
+    """Return a copy of a layer without tensor names, which need not be unique in a file."""
     ports = tuple(replace(port, names=()) for port in layer.outputs)
     kept = {name: text for name, text in layer.attributes.items() if name != "output_names"}
     return replace(layer, outputs=ports, attributes=kept)

@@ -10,7 +10,10 @@ from splitops.models.formats.openvino.model import Layer, OpenVINOModel, Port
 
 
 def make_port_name(layer: Layer, port: Port) -> str:
-    """Return a name for an output port: its first tensor name, or else ``layer`` or ``layer:port``."""
+    """Return a name for an output port: its alphabetically first tensor name, if it has one.
+
+    Otherwise, the name is ``layer`` or, if the layer has several outputs, ``layer:port``.
+    """
     if port.names:
         return min(port.names)
     return layer.name if len(layer.outputs) == 1 else f"{layer.name}:{port.id}"
@@ -21,9 +24,10 @@ _SINK: Final = re.compile(r"/sink_port_\d+$")
 
 
 def make_input_names(model: OpenVINOModel) -> tuple[str, ...]:
-    """Return the name of each input: that of its layer, or its first tensor name if all have other names.
+    """Return the name of each input.
 
-    First means alphabetically. OpenVINO adds the tensor names of casts and other layers that it removes.
+    It is the name of the layer if this is also a tensor name, or if there are no tensor names. Otherwise, it
+    is the alphabetically first tensor name. (OpenVINO adds those of casts and other layers that it removes.)
     """
     return tuple(
         min(_iter_names(layer.outputs), key=lambda name: (name != layer.name, name), default=layer.name)
@@ -39,11 +43,11 @@ def make_output_names(model: OpenVINOModel) -> tuple[str, ...]:
     """Return the name of each output of a model, unique in the model.
 
     The candidates of a Result are its ``output_names`` or, without these, the tensor names of the port that
-    it reads and, in IR version 10, the name of the producer. The one after which the Result is named (``y``
-    for ``y/sink_port_0``) comes first, then the others in alphabetical order, as in OpenVINO's ``any_name``,
-    and last the name of the Result, without ``/sink_port_0`` and with it. If outputs share a candidate, it
-    goes to a Result that is named after it, or else to one with ``output_names``. The others get their next
-    candidate or, if all are taken, their first one with ``_1``, ``_2`` and so on appended.
+    it reads and, in IR version 10, the name of the producer. The candidate after which the Result is
+    named (``y`` for ``y/sink_port_0``) comes first. The others follow in alphabetical order, as in OpenVINO's
+    ``any_name``, and last the name of the Result, without and with ``/sink_port_0``. If outputs share a
+    candidate, it goes to a Result that is named after it, or else to one with ``output_names``. The others
+    get their next candidate or, if all are taken, their first one with ``_1``, ``_2`` and so on appended.
     """
     results = model.outputs
     bases = [_SINK.sub("", layer.name) for layer in results]

@@ -45,13 +45,13 @@ class LayerNode(ir.Node):
 
 
 def get_layer(node: ir.Node) -> Layer:
-    """Return the layer of a node. Its input ports may be outdated: the inputs of the node are its edges."""
+    """Return the layer of a node. Only the inputs of the node are up to date, not the layer's input ports."""
     assert type(node) is LayerNode
     return node.layer
 
 
 def get_port(value: ir.Value) -> Port:
-    """Return the output port of a value."""
+    """Return the output port that a value represents."""
     assert type(value) is PortValue
     return value.port
 

@@ -46,7 +46,7 @@ class Slicing:
     reverse: bool
 
     def count_parts(self, size: int, where: Where) -> int:
-        """Return the number of slices of an axis of ``size``. Raise ModelError if a rest is left."""
+        """Return the number of slices of an axis of ``size``. Raise ModelError if they do not fit exactly."""
         stop = size + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
             raise ModelError(
@@ -78,7 +78,7 @@ class PortMap:
 
     Attributes:
         body: graph of the body.
-        inputs: one entry for each Parameter with an input, in the order of the file.
+        inputs: one entry for each Parameter that an input port feeds, in the order of the file.
         outputs: one entry for each output port of the layer, in order.
         carried: id of the Result whose value a Parameter gets in the next iteration, by id of the Parameter.
         counter: id of the Parameter that gets the number of the iteration, or None.

@@ -47,8 +47,8 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINO
     """Read a model, and check every edge, port, shape and byte range of a constant. Errors name the layer.
 
     The ``.bin`` in the same folder may be missing if every constant is empty. It stays open, and a constant
-    is read when it is needed: do not change the file while the model is in use. With ``allow_links``, it may
-    be a link that leads out of the folder.
+    is read when it is needed: do not change the file while the model is in use. With ``allow_links``, the
+    ``.bin`` may be a link that leads out of the folder.
     """
     where = make_location(path)
     content = read_bounded(Path(path), limit=MAX_BYTES, where=where)

@@ -23,7 +23,7 @@ _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Parse an attribute of an operation or a size of a port. ``3.0`` is 3: some converters write it."""
+    """Parse the operation attribute or port size ``what``. ``3.0`` is 3: some converters write it."""
     return _parse(_INTEGER, text, what, where, minimum)
 
 
@@ -53,7 +53,7 @@ def _parse(form: re.Pattern[str], text: str, what: str, where: Where, minimum: i
 
 
 def parse_shape(text: str, where: Where) -> Shape | None:
-    """Parse a partial shape, which is None for an unknown rank.
+    """Parse a partial shape. Return None if the rank is unknown.
 
     Examples:
         >>> parse_shape("2..6,?,4", Where())
@@ -119,7 +119,10 @@ def is_match(shape: tuple[int, ...], partial: Shape | None) -> bool:
 
 
 def compute_element_count(shape: Sequence[int], bits: int, where: Where) -> int:
-    """Return the number of elements of an exact shape, after a check that an array of it is possible."""
+    """Return the number of elements of an exact shape. Raise ModelError if no memory could hold them.
+
+    ``bits`` is the size of an element; 0 for strings.
+    """
     # NumPy multiplies the dimensions that are not zero even if the array is empty.
     if math.prod(size or 1 for size in shape) * max(bits, 64) // 8 > INT64_MAX:
         raise ModelError(f"shape = {list(shape)} is larger than any memory", where)

@@ -14,7 +14,7 @@ _NAMES: Final = frozenset(name.casefold() for name in FAMILY["openvino"])
 
 
 def parse_operation_set(version: str) -> int | None:
-    """Return the number in a layer's ``version``, 8 for ``"opset8"``, or None for another form."""
+    """Return the number in a layer's ``version``, such as 8 for ``"opset8"``, or None for other text."""
     number = version.removeprefix("opset")
     if version == number or not number.isascii() or not number.isdigit() or len(number) > 4:
         return None
@@ -22,7 +22,7 @@ def parse_operation_set(version: str) -> int | None:
 
 
 def get_family_schema(name: str, version: str, where: Where) -> OperatorSchema:
-    """Return the schema of the split layer of type ``name`` and ``version``; opset0 counts as opset1."""
+    """Return the schema of the split layer ``name`` in the operation set ``version``. opset0 means opset1."""
     number = parse_operation_set(version)
     if number is None:
         raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)
