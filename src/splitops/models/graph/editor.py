@@ -266,10 +266,11 @@ class Editor(ABC):
         )
 
     def find_weight_axes(self, node: ir.Node, axis: int) -> dict[int, int] | None:
-        """Return the axis of each input that must be split to split the output along ``axis``, by input index.
+        """Return the axis of each constant input that must be split to split the output along ``axis``.
 
-        These inputs are constants; all parts share the others. Return None if one is not constant, if
-        ``axis`` is unsuitable, or if the node is not a matrix product, a sum or a convolution with one group.
+        Keys are input indices. All parts share the other inputs. Return None if an input to split is not
+        constant, if ``axis`` is unsuitable, or if the node is not a matrix product, a sum or a convolution
+        with one group.
         """
         shapes = [None if value is None else find_shape(value) for value in node.inputs]
         axes: dict[int, int] | None = None
@@ -347,10 +348,7 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis to split of the input ``addend`` to ``axes``, unless all parts share this input.
-
-        Return None if an input to split is not constant or the shapes are unknown.
-        """
+        """Add the axis of input ``addend`` to ``axes``. Return None if an input to split is not constant."""
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
@@ -365,7 +363,7 @@ class Editor(ABC):
         return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
-        """Return whether the elements of all inputs of a node except its data are known, maybe as symbols."""
+        """Return whether all elements of the inputs other than the data are known, possibly as symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
@@ -453,7 +451,7 @@ class Editor(ABC):
         return self._positions.get(node)
 
     def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
-        """Record that the current rewrite visits a value in ``graph``. Return whether this is the first visit.
+        """Record a visit of a value by the current rewrite. Return whether it is the first one in ``graph``.
 
         A visit before the last change near the value does not count.
         """

@@ -45,10 +45,7 @@ def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | Non
 
 
 def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of ``data`` with new ``sizes`` of some axes. A size of None removes an axis.
-
-    Return None if the shape is unknown.
-    """
+    """Return the shape of ``data`` with new ``sizes``, or None if unknown. A size of None removes an axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
         return None

@@ -114,10 +114,7 @@ class OpenVINOEditor(Editor):
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split a Const with a single consumer. Contiguous parts refer to its bytes.
-
-        Return None for other values, or if the Const cannot be read.
-        """
+        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -159,10 +156,7 @@ class OpenVINOEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant to replace ``old`` with. It has the tensor names of ``old``.
-
-        Its layer is named after ``before``.
-        """
+        """Return a constant to replace ``old``, with its tensor names. The layer is named after ``before``."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)

@@ -139,7 +139,10 @@ class _WithBody(OpRun):
     def stack(
         self, values: Sequence[Any], output: int, runner: _BodyRunner, first: Sequence[Any], axis: int = 0
     ) -> npt.NDArray[Any]:
-        """Stack the values of a scan output. If there are none, infer its shape from the inputs ``first``."""
+        """Stack the values of a scan output, which is the body's output with index ``output``.
+
+        If there are none, return an empty array of the shape inferred from ``first``, inputs of the body.
+        """
         if values:
             return np.stack(values, axis=axis)
         known = runner.infer_output(output, first)

@@ -83,7 +83,7 @@ class _Gather(_Layer):
 
 
 class _Convert(_Layer):
-    """Convert between all element types, with OpenVINO's rounding."""
+    """Convert with OpenVINO's rounding, for the element types between which OpenVINO converts."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
         """Convert the elements."""
