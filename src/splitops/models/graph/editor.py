@@ -213,7 +213,7 @@ class Editor(ABC):
 
     @abstractmethod
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Insert before a node a part that :meth:`split_constant` has made of the constant ``whole``."""
+        """Add ``part``, which :meth:`split_constant` has made of ``whole``, to the graph before a node."""
 
     # Differences between the formats: writing
 
@@ -548,7 +548,7 @@ class Editor(ABC):
         self.remove(*places)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Replace values and move their names, see :func:`~splitops.models.graph.onnx.transfer_values`."""
+        """Replace values and move their names; see :func:`~splitops.models.graph.onnx.transfer_values`."""
         for old in values:
             for use in old.uses():
                 self._enqueue_consumers(use.node)

@@ -119,7 +119,7 @@ class OnnxEditor(Editor):
         return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
     def _has_consumers(self, node: ir.Node) -> bool:
-        """Return whether an output of a node is used. The one that was found to be used last comes first."""
+        """Return whether an output of a node is used. The last one found to be used is checked first."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
             if has_consumers(node.outputs[index]):
@@ -150,7 +150,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single consumer. Return None for other values and for empty parts."""
+        """Split an initializer with a single consumer. Return None for others, or if a part is empty."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None

@@ -91,7 +91,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
 
 
 class _Parts:
-    """Adds nodes that compute the number and the bounds of the parts of a SplitToSequence, in shape [1]."""
+    """Adds nodes that compute the number or the bounds of parts of a SplitToSequence, each of shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -104,7 +104,7 @@ class _Parts:
         self._lengths = lengths
 
     def _cast_lengths(self) -> ir.Value:
-        """Return the lengths as int64."""
+        """Return the lengths as an int64 value."""
         lengths = self._lengths
         return lengths if find_type(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
 

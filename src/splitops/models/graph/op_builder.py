@@ -268,7 +268,7 @@ class OnnxOpBuilder(OpBuilder):
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Replace a node by the new nodes, and its outputs by ``outputs``. An unused output may be None.
 
-        The new values take over names, types and metadata, see :func:`transfer_values`.
+        The new values take over names, types and metadata; see :func:`transfer_values`.
         """
         graph = node.graph
         assert graph is not None

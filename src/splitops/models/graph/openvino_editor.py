@@ -156,7 +156,7 @@ class OpenVINOEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a constant to replace ``old``, with its tensor names. The layer is named after ``before``."""
+        """Return a constant to replace ``old``, with its tensor names. Its layer is named like ``before``."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)

@@ -55,7 +55,7 @@ def infer_operator(
 def _fold(
     operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs. Return None if an input is not known, an output may be large, or that fails."""
+    """Compute the outputs. Return None if an input is not known, an output may be large, or this fails."""
     for tensor in outputs:
         exact = [size for size in tensor.shape or () if isinstance(size, int)]
         if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:

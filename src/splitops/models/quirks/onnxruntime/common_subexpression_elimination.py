@@ -86,7 +86,7 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
-    """Yield the splits that :func:`find_conflicting_splits` returns, as matches."""
+    """Yield a match for each split that :func:`find_conflicting_splits` finds."""
     keys = find_conflicting_splits(editor.model, equal_as_count=equal_as_count) if not editor.domain else ()
     for path, graph in iter_all_graphs(editor.model) if keys else ():
         for node in graph:
@@ -187,7 +187,7 @@ class _Search:
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
     """Return whether a part of a split may be replaced by that of another one.
 
-    The arguments are whether the outputs of both are graph outputs, which are kept.
+    Each argument lists whether the outputs of a split are graph outputs, which are kept.
     """
     return len(kept) != len(other) and not all(a and b for a, b in zip(kept, other, strict=False))
 

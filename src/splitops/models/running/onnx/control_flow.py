@@ -73,7 +73,7 @@ class _BodyRunner:
     budget: IterationBudget
 
     def run_once(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the body once."""
+        """Run the body once, and count it as an iteration."""
         self.budget.count()
         outputs: list[Any] = self.body.run(None, self._make_feeds(inputs), attributes=self.attributes)
         return outputs
