@@ -475,7 +475,7 @@ class Editor(ABC):
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def enqueue(self, node: ir.Node | None) -> None:
-        """Append a node to the worklist, and discard what is cached about it."""
+        """Append a node to the worklist, and discard its cached facts and visits."""
         if node is not None and node.graph is not None:
             self._facts.pop(node, None)
             self._looked.pop(node.inputs[0] if node.inputs else None, None)
