@@ -56,7 +56,10 @@ def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -
 def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Compute begin and end of the first ``parts`` of ``count`` uniform parts. They may be past the end."""
+    """Add nodes that compute begin and end of the first ``parts`` of ``count`` uniform parts.
+
+    Bounds may be past the end of the axis.
+    """
     chunk = _compute_ceil_chunk(count, size, builder)
     return list(
         pairwise(builder.add("Mul", [chunk, builder.add_ints([index])]) for index in range(parts + 1))

@@ -89,7 +89,7 @@ class Editor(ABC):
     """Edits a model in place.
 
     Attributes:
-        domain: domain of its split operators in :mod:`splitops.spec.operators`.
+        domain: domain of the model's split operators in :mod:`splitops.spec.operators`.
         model: the edited model.
         changes: the applied rewrites.
         visits: number of calls of rewrites.
@@ -201,7 +201,7 @@ class Editor(ABC):
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
         """Split a constant with a single consumer. Return None for other values, or if it is not possible.
 
-        The parts have no final names before :meth:`use_split_constant`.
+        The parts get their final names in :meth:`use_split_constant`.
         """
 
     def use_split_constant(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:
@@ -213,7 +213,7 @@ class Editor(ABC):
 
     @abstractmethod
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Insert ``part``, from :meth:`split_constant` of ``whole``, before a node."""
+        """Add ``part``, which :meth:`split_constant` has made of ``whole``, to the graph before a node."""
 
     # Differences between the formats: writing
 
@@ -251,8 +251,8 @@ class Editor(ABC):
     def get_window(self, node: ir.Node) -> Hashable:
         """Return a key for the window of a convolution: its padding mode, strides, pads and dilations.
 
-        Default values and absent ones have the same key. The key of a node with references to attributes is
-        the node itself.
+        An absent attribute and its default have the same key. If one of the attributes is a reference, the
+        key is the node itself.
         """
         usual = {"strides": 1, "pads": 0, "pads_begin": 0, "pads_end": 0, "dilations": 1}
         try:
@@ -268,8 +268,9 @@ class Editor(ABC):
     def find_weight_axes(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Return the axis of each constant input that must be split to split the output along ``axis``.
 
-        All parts share the other inputs. Return None if such an input is not a constant, if ``axis`` is not
-        a suitable one, or if the node is not a matrix product, a sum or a convolution with one group.
+        Keys are input indices. All parts share the other inputs. Return None if an input to split is not
+        constant, if ``axis`` is unsuitable, or if the node is not a matrix product, a sum or a convolution
+        with one group.
         """
         shapes = [None if value is None else find_shape(value) for value in node.inputs]
         axes: dict[int, int] | None = None
@@ -299,7 +300,7 @@ class Editor(ABC):
         """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
 
     def read_operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the elements of all operands of a node but the data, by name, or None if one is unknown."""
+        """Return the elements of all operands except the data, by name, or None if one is unknown."""
         found = self.find_spelling(node)
         if found is None:
             return None
@@ -347,7 +348,7 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis of the addend to those to split. Return None if an input to split is not constant."""
+        """Add the axis of input ``addend`` to ``axes``. Return None if an input to split is not constant."""
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
@@ -362,7 +363,7 @@ class Editor(ABC):
         return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
-        """Return whether the elements of all inputs of a node except its data are known, maybe as symbols."""
+        """Return whether all elements of the inputs other than the data are known, possibly as symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
@@ -426,7 +427,7 @@ class Editor(ABC):
             value = source
 
     def find_source_split(self, value: ir.Value) -> tuple[ir.Node, int] | None:
-        """Return the Split whose part a value is, and the index of the part, or None if there is none."""
+        """Return the Split that produces a value, past Identity nodes, and the index of the part, or None."""
         found = self.skip_identities(value)
         producer, index = found.producer(), found.index()
         if producer is None or index is None or self.find_role(producer) is not Role.SPLIT:
@@ -450,9 +451,9 @@ class Editor(ABC):
         return self._positions.get(node)
 
     def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
-        """Return True if the current rewrite has not visited a value in ``graph`` yet, or not since a change.
+        """Record a visit of a value by the current rewrite. Return whether it is the first one in ``graph``.
 
-        Record the visit.
+        A visit before the last change near the value does not count.
         """
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:
@@ -474,7 +475,7 @@ class Editor(ABC):
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def enqueue(self, node: ir.Node | None) -> None:
-        """Append a node to the worklist, and discard its cached facts."""
+        """Append a node to the worklist, and discard its cached facts and visits."""
         if node is not None and node.graph is not None:
             self._facts.pop(node, None)
             self._looked.pop(node.inputs[0] if node.inputs else None, None)
@@ -520,7 +521,10 @@ class Editor(ABC):
         self.substitute_all({node: values})
 
     def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:
-        """Substitute nodes of one graph together. Only they may use outputs that are replaced by None."""
+        """Replace the outputs of nodes of one graph, and remove the nodes, as :meth:`substitute` does.
+
+        Only these nodes may use outputs that are replaced by None.
+        """
         fresh: dict[ir.Value, ir.Value] = {}  # replaced outputs by the new values that take their names
         others: list[tuple[ir.Value, ir.Value]] = []
         for node, values in places.items():
@@ -544,7 +548,7 @@ class Editor(ABC):
         self.remove(*places)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Replace values and move their names, see :func:`~splitops.models.graph.onnx.transfer_values`."""
+        """Replace values and move their names; see :func:`~splitops.models.graph.onnx.transfer_values`."""
         for old in values:
             for use in old.uses():
                 self._enqueue_consumers(use.node)
@@ -585,7 +589,7 @@ class Editor(ABC):
                 remove_node(node)
 
     def _release(self, value: ir.Value) -> ir.Node | None:
-        """Enqueue the producer of a value that lost a use. Return it if the value is now unused, else None.
+        """Enqueue the producer of a value that lost a use. Return it if the value is now unused.
 
         An unused initializer is removed.
         """
@@ -625,9 +629,9 @@ def _is_fixed(value: ir.Value) -> bool:
 
 
 def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -> dict[int, int] | None:
-    """Return the axis of the second matrix that becomes the last axis of a product, by input index.
+    """Return, as ``{1: axis}``, the axis of the second matrix that becomes the last axis of a matrix product.
 
-    Return None if ``axis`` is not the last one, or if a shape is unknown or has less than two axes.
+    Return None if ``axis`` is not the last one, or if a shape is unknown or has fewer than two axes.
     ``turned`` is whether the second matrix is transposed.
     """
     left, right = shapes

@@ -24,7 +24,7 @@ from splitops.splitting.binding import Fact
 
 _MAX_LENGTHS: Final = 1 << 16
 CLEAR_RULES: Final = frozenset({Rule.LENGTHS_DTYPE, Rule.LENGTHS_NEGATIVE, Rule.LENGTHS_RANK, Rule.AXIS_RANK})
-"""Rules whose violation can leave the meaning of a split clear."""
+"""Rules that a split can break although its meaning is clear."""
 _INT64: Final = ELEMENT_TYPES["int64"]
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.integer}
@@ -33,12 +33,12 @@ _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.inte
 def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
     """Return the only valid split that an invalid one can mean, or None if it is valid or ambiguous.
 
-    An axis with one element is a scalar. Lengths of another numeric type keep their values, and one -1 is the
-    rest of the axis. Lengths in one row of a matrix are a list. A scalar is a list if only one list fits the
-    axis and the outputs: one length, a chunk size or a number of parts.
+    An axis tensor with one element is read as a scalar, and lengths in one row of a matrix as a list. Lengths
+    of another numeric type keep their values, and a single -1 is the rest of the axis. A scalar is read as
+    one length, a chunk size or a number of parts, if only one list of lengths fits the axis and the outputs.
 
     Returns:
-        A copy whose schema accepts these inputs, and whose facts have the valid axis and lengths.
+        A copy whose schema accepts these inputs and whose facts contain the valid axis and lengths.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -78,7 +78,7 @@ def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
 
 
 def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
-    """Return a :class:`Way` to write an intended split as one ONNX node, or a message if there is none."""
+    """Return a :class:`Way` to write the intended split as one ONNX node, or a message if there is none."""
     for way in iter_ways(intended, ConversionTarget("", opset), SplitStyle.LENGTHS, keep=False):
         if way.kind is Kind.NODE:
             return way
@@ -89,7 +89,7 @@ def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
 
 
 def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return the lengths as a list, or None if they have two axes longer than 1 or are ambiguous."""
+    """Return the fact of the lengths as a list, or None if they form a matrix or are ambiguous."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given

@@ -119,7 +119,7 @@ class OnnxEditor(Editor):
         return not all(isinstance(found, AbstractTensor) and found.is_complete for found in facts)
 
     def _has_consumers(self, node: ir.Node) -> bool:
-        """Return whether an output of a node is used. The one that was found last is checked first."""
+        """Return whether an output of a node is used. The last one found to be used is checked first."""
         count, first = len(node.outputs), self._read_last.get(node, 0)
         for index in chain(range(first, count), range(first)):
             if has_consumers(node.outputs[index]):
@@ -150,7 +150,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single consumer. Return None for other values and for empty parts."""
+        """Split an initializer with a single consumer. Return None for others, or if a part is empty."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None
@@ -187,7 +187,7 @@ class OnnxEditor(Editor):
         shared: bool = True,
         name: str | None = None,
     ) -> ir.Value:
-        """Add a constant that a node can read, as an initializer of the main graph if possible.
+        """Add a constant that ``before`` can read, as an initializer of the main graph if possible.
 
         With ``shared``, return an equal constant that was added before, if there is one.
         """
@@ -218,9 +218,10 @@ class OnnxEditor(Editor):
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant to replace ``old`` with. In the main graph, it takes the name of ``old``.
+        """Return a new constant to replace ``old`` with.
 
-        An empty constant is the output of a ConstantOfShape, see :meth:`has_empty`.
+        In the main graph, it takes the name of ``old``, unless it is empty or replaces a graph output. An
+        empty constant is the output of a ConstantOfShape; see :meth:`has_empty`.
         """
         if not array.size:
             shape = self.add_constant(np.array(array.shape, np.int64), before)
@@ -278,7 +279,7 @@ def _make_tensor(array: npt.NDArray[Any], element_type: ElementType) -> ir.Tenso
 
 
 def _split_tensor(tensor: ir.TensorProtocol, axis: int, sizes: Sequence[int]) -> list[Any] | None:
-    """Split a tensor. Parts of external data stay in its file; return None if they are not contiguous."""
+    """Split a tensor. Parts of external data refer to its file; return None if they are not contiguous."""
     element = from_onnx(tensor.dtype.value)
     if element is None:
         return None

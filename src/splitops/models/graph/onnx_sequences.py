@@ -39,7 +39,7 @@ def read_new_axis(reader: ir.Node) -> bool | None:
 
 
 def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEditor) -> None:
-    """Replace a SequenceAt, SequenceLength or ConcatFromSequence that reads the sequence ``elements``."""
+    """Replace a SequenceAt, SequenceLength or ConcatFromSequence, given the elements of its sequence."""
     if is_operator(reader, "SequenceAt"):
         position = find_position(reader)
         assert position is not None
@@ -57,14 +57,14 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace a SplitToSequence by a Slice for each SequenceAt. Return the number of its consumers.
+    """Replace a SplitToSequence by a Slice for each SequenceAt. Return the number of consumers it had.
 
     SequenceLength becomes the number of parts. With a chunk size, a position outside of the sequence returns
     an empty part instead of an error.
 
     Raises:
-        ModelError: the sequence has other consumers or is ambiguous, or the axis or the rank of the lengths
-            is unknown. The model is unchanged.
+        ModelError: the sequence has other consumers, the split is ambiguous or has no lengths, or the axis or
+            the rank of the lengths is unknown. The model is unchanged.
     """
     if split_node.may_be_unbind:
         raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
@@ -91,7 +91,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
 
 
 class _Parts:
-    """Adds nodes that compute the number and the bounds of the parts of a SplitToSequence, with shape [1]."""
+    """Adds nodes that compute the number or the bounds of parts of a SplitToSequence, each of shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -104,7 +104,7 @@ class _Parts:
         self._lengths = lengths
 
     def _cast_lengths(self) -> ir.Value:
-        """Return the lengths as int64."""
+        """Return the lengths as an int64 value."""
         lengths = self._lengths
         return lengths if find_type(lengths) is INT64 else self.builder.cast(lengths, INT64, "lengths")
 
@@ -159,7 +159,7 @@ class _Parts:
         )
 
     def _clamp(self, bound: ir.Value) -> ir.Value:
-        """Return a bound that is at least 0: a negative one would count from the end."""
+        """Replace a negative bound by 0, because a Slice would count it from the end."""
         zero = self.builder.add_ints([0])
         return self.builder.add("Where", [self.builder.add("Less", [bound, zero]), zero, bound])
 

@@ -174,7 +174,7 @@ class OpBuilder(ABC):
         return self.write(UNSQUEEZE, data=value, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split by a number of parts or, if needed, by lengths. ``sizes`` must add up to ``size``."""
+        """Add a split by a number of parts or, if needed, by lengths. ``size`` is the size of the axis."""
         schema, division = find_shortest(self.schemas, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 
@@ -268,7 +268,7 @@ class OnnxOpBuilder(OpBuilder):
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
         """Replace a node by the new nodes, and its outputs by ``outputs``. An unused output may be None.
 
-        The new values take over names, types and metadata, see :func:`transfer_values`.
+        The new values take over names, types and metadata; see :func:`transfer_values`.
         """
         graph = node.graph
         assert graph is not None

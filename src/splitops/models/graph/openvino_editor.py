@@ -62,7 +62,7 @@ class OpenVINOEditor(Editor):
             yield GraphScope(path, opset), graph
 
     def find_role(self, node: ir.Node) -> Role | None:
-        """Return the role of a layer in rewrites, or None if it has none."""
+        """Return the role of a layer in rewrites, or None if it has none or is not supported."""
         role = _ROLES.get(node.op_type)
         return role if role in (Role.SPLIT, Role.SUM) or find_converter(get_layer(node)) else None
 
@@ -114,7 +114,7 @@ class OpenVINOEditor(Editor):
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split a Const with a single consumer, or return None. Contiguous parts refer to its bytes."""
+        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -149,14 +149,14 @@ class OpenVINOEditor(Editor):
         return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether the IR version has Slice, which supports only elements of a byte or more."""
+        """Return whether the IR version has Slice, and the elements of ``data`` have at least a byte each."""
         kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 
     def fold(
         self, array: npt.NDArray[Any], element_type: ElementType, old: ir.Value, before: ir.Node
     ) -> ir.Value:
-        """Return a new constant to replace ``old`` with, with its tensor names and named like ``before``."""
+        """Return a constant to replace ``old``, with its tensor names. Its layer is named like ``before``."""
         index = old.index()
         name = before.name if len(before.outputs) == 1 else f"{before.name}.{index}"
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)
@@ -315,7 +315,8 @@ class OpenVINOOpBuilder(OpBuilder):
     ) -> list[ir.Value]:
         """Add a split of the data of ``node``. Layers compute its lengths from the size of the axis.
 
-        If the size does not fit ``lengths``, the lengths do not add up, and OpenVINO rejects them.
+        If the division ``lengths`` is invalid for this size, the lengths do not add up, and OpenVINO rejects
+        them. ``shapes`` are the shapes of the parts.
         """
         data, at = node.inputs[:2]
         assert data is not None
@@ -338,7 +339,7 @@ class OpenVINOOpBuilder(OpBuilder):
 
 
 def _compute_clamps(lengths: Division) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return what to subtract from the axis size for each length, and the bounds to clamp the result to."""
+    """Return the number to subtract from the axis size for each length, and the bounds of the difference."""
     if lengths.rule is SizeRule.CHUNK:
         chunk, count = lengths.chunk, lengths.count
         return [index * chunk for index in range(count)], [(0, chunk)] * count

@@ -70,9 +70,9 @@ def read_split_node(
 ) -> SplitNode:
     """Read a split node at the opset of its graph or function. A layer has its own version.
 
-    ``facts`` of the inputs default to those of their values. ``linked`` are the attributes of the function
-    for one call. ``defaults`` is whether callers can override initializers that are also inputs. An error is
-    not raised, but set as ``unread``.
+    ``facts`` are those of the inputs; by default, they are read from the model. ``linked`` are the attributes
+    of the function for one call. ``defaults`` is whether callers can override initializers that are also
+    inputs. An error is not raised, but set as ``unread``.
     """
     layer = node.layer if type(node) is LayerNode else None
     op_schema, attributes, unread = None, {}, None
@@ -112,7 +112,7 @@ def _read_numbers(node: ir.Node, linked: Attributes | None) -> dict[str, Any]:
         try:
             numbers[name] = read_number(attribute)
         except TypeError:
-            if not node.attributes[name].is_ref():  # a call with an attribute of another type is ignored
+            if not node.attributes[name].is_ref():  # if a call sets an attribute of another type, ignore it
                 raise ModelError(f"attribute {name!r} of {node.op_type} is not numeric") from None
     return numbers
 

@@ -1,4 +1,4 @@
-"""Write split nodes in each :class:`Way`, in both formats."""
+"""Replace split nodes by an equivalent form, given as a :class:`Way`, in both formats."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class _OnnxWriter:
         return attributes, inputs
 
     def _make_lengths(self) -> ir.Value:
-        """Return the lengths that are known only at run time, in the type that the schema requires."""
+        """Return lengths that are known only at run time, in the type that the schema requires."""
         way, builder = self.way, self.builder
         if way.lengths is not None:
             return compute_lengths(way.lengths, builder.add_size(self.data, self._make_axis()), builder)
@@ -264,7 +264,7 @@ class _OnnxWriter:
         return builder.add("Gather", [data, positions], {"axis": axis}, hint="part")
 
     def write_sequence(self) -> list[ir.Value | None]:
-        """Write a Split and a SequenceConstruct of its parts."""
+        """Write a Split and a SequenceConstruct of its parts, or a SequenceEmpty if there are none."""
         builder, way = self.builder, self.way
         kind, lengths, axis = find_type(self.data), way.lengths, way.axis
         assert kind is not None

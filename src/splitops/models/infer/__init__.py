@@ -96,8 +96,8 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
     call. onnx infers operators other than splits, one node at a time. The outputs of a node that it cannot
     infer are unknown. Elements computed from shapes are tracked (Shape, Split, Concat, Reshape and the like).
-    In OpenVINO IR, the intervals of Parameters pass through splits, elementwise layers and layers
-    that move data. Other layers keep the shapes that the file declares.
+    In OpenVINO IR, the sizes of Parameters, including intervals, are propagated through splits, elementwise
+    layers and layers that move data. Other layers keep the shapes that the file declares.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -110,7 +110,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         The values before and after inference, and the model that declares them.
 
     Raises:
-        RuleError: a rule of the split family is broken at a split node that runs in every run.
+        RuleError: a split node that every run of the model executes breaks a rule of its operator.
         ModelError: the model is not well formed.
 
     Examples:

@@ -53,7 +53,7 @@ _Values: TypeAlias = Sequence[AbstractValue]
 _MAX_DEPTH: Final = 64
 """Maximum depth of nested graphs and calls. The values of deeper graphs are unknown."""
 _ROUNDS: Final = 4
-"""Number of iterations after which the state of a loop becomes unknown if it still changes."""
+"""Number of inferences of a loop body after which the loop state becomes unknown if it still changes."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class InferenceResult:
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
-        sizes: sizes of symbols of the model that follow from splits that run in every run.
+        sizes: sizes of the model's symbols that are implied by splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 
@@ -128,8 +128,8 @@ class _Frame:
 class ShapeInterpreter:
     """Infers the values of a model. An error that ``on_split`` raises for a split node ends the inference.
 
-    With ``as_openvino``, splits of IR are inferred as by OpenVINO. ``given`` has abstract values of inputs,
-    which refine their declarations.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and ``on_split`` gets only those
+    that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class ShapeInterpreter:
         return [found] * len(node.outputs)
 
     def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        """Infer Optional or OptionalGetElement. Keep the abstract element, as a type declares less of it."""
+        """Infer Optional or OptionalGetElement. Keep the element's abstract value: a type contains less."""
         attributes = resolve_attributes(node, scope.attributes)
         inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
@@ -306,7 +306,7 @@ class ShapeInterpreter:
         *,
         conditional: bool = True,
     ) -> list[AbstractValue]:
-        """Infer the outputs of a subgraph from its abstract inputs."""
+        """Infer the outputs of a subgraph from its abstract inputs. ``step`` is added to the graph path."""
         path = extend(scope.where.graph, step)
         if not self._may_enter(path):
             return [None] * len(graph.outputs)
@@ -422,7 +422,10 @@ class ShapeInterpreter:
         *,
         first: int,
     ) -> list[AbstractValue]:
-        """Infer a body until its inputs hold for every iteration. Record and return only the last result."""
+        """Infer a body until its state holds for every iteration. Record and return only the last result.
+
+        ``start`` is the initial state, and ``first`` the index of the first output that is part of the state.
+        """
         state = [drop_elements(known) for known in start]
         recording, self.recording = self.recording, False
         for number in range(_ROUNDS):
@@ -505,7 +508,7 @@ def _pad(found: _Values, count: int) -> list[AbstractValue]:
 def _get_declared(value: ir.Value, scope: _Frame) -> AbstractValue:
     """Return the declared type and shape of a value. Only tensors of the main graph keep symbols.
 
-    Elsewhere, a symbol may have another size in each iteration of a loop, call of a function or element.
+    Elsewhere, a symbol may have another size in each loop iteration, function call or sequence element.
     """
     known = get_declared(value)
     return known if scope.where.graph is None and isinstance(known, AbstractTensor) else _drop_names(known)

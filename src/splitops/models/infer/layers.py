@@ -74,7 +74,7 @@ def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -
 
     OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it divides both
     ends of an interval and rounds down. On an axis of unknown size, a part with length -1 has an unknown
-    size. If the other lengths are too long, its size is 0.
+    size. If the other lengths exceed a known size, its size is 0, or unknown if they exceed it by 1.
     """
     if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None
@@ -115,9 +115,10 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
 
 
 def declare_shapes(model: ir.Model, values: Mapping[ir.Value, AbstractValue]) -> OpenVINOModel:
-    """Declare the inferred dimensions in the ports of a model, and return it as IR. A dynamic one is -1.
+    """Declare the inferred types and dimensions in the ports of a model, and return it as IR.
 
-    The nodes are changed in place. A port cannot declare an interval, unlike the ``shape`` of a Parameter.
+    The nodes are changed in place. Dynamic dimensions become -1: unlike the ``shape`` of a Parameter, a port
+    cannot declare an interval.
     """
     for node in iter_all_nodes(model):
         declare_ports(node, values)

@@ -1,4 +1,4 @@
-"""Infer nodes other than splits one at a time, by onnx and by the operators of splitops."""
+"""Infer nodes other than splits one at a time, with onnx and with :mod:`splitops.models.ops`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx
 
 _MAX_PASSED: Final = 64
-"""Maximum number of elements of a tensor that onnx receives. Larger ones are not sizes, axes or scales."""
+"""Maximum number of elements that are passed to onnx. Larger tensors are not sizes, axes or scales."""
 
 
 class NodeInference:
@@ -47,7 +47,7 @@ class NodeInference:
         opsets: Mapping[str, int],
         inputs: Sequence[AbstractValue],
     ) -> Sequence[AbstractValue]:
-        """Infer the outputs of a node by onnx and by the operators of splitops. Subgraphs are not visited."""
+        """Infer the outputs of a node with onnx and with splitops' operators. Subgraphs are not visited."""
         unread = self._unread.get(node, ()) if self._unread else ()
         keys: list[Hashable] = []
         complete = True
@@ -68,7 +68,7 @@ class NodeInference:
             )
             result = self._found.get(key)
             proto = to_node_proto(node, attributes, unread) if result is None else None
-        except ir.serde.SerdeError:  # protobuf can read strings that are not text, but not write them
+        except ir.serde.SerdeError:  # protobuf can read strings that are not UTF-8, but not write them
             return [None] * len(node.outputs)
         if result is None:
             assert proto is not None
@@ -90,7 +90,7 @@ def _infer_by_operator(
     inputs: Sequence[AbstractValue],
     outputs: Sequence[AbstractValue],
 ) -> Sequence[AbstractValue]:
-    """Refine outputs that onnx has inferred, by the operator of splitops.
+    """Refine ``outputs``, which onnx has inferred. Use the operator in :mod:`splitops.models.ops`, if any.
 
     onnx tracks only exact elements and unchanged sizes. Symbols and intervals in computed sizes are inferred
     here.
@@ -110,7 +110,7 @@ def _infer_by_operator(
 
 
 def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
-    """Combine the inferences of an output by onnx and by the operator of splitops."""
+    """Combine the results of onnx and of the splitops operator for an output."""
     if not isinstance(known, AbstractTensor | None):
         return known
     base = known or NOTHING
@@ -125,7 +125,7 @@ def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
 
 
 def _convert_to_dtype(value: Value, kind: ElementType | None) -> Value:
-    """Convert elements that are all known numbers to the dtype of ``kind``."""
+    """Convert elements to the dtype of ``kind`` if all of them are known numbers."""
     if kind is not None and value.dtype == object and all(isinstance(one, int | float) for one in value.flat):
         return value.astype(kind.numpy)
     return value
@@ -177,10 +177,10 @@ def _infer_by_onnx(
 def _infer_types(
     schema: onnx.defs.OpSchema, node: NodeProto, inputs: Sequence[AbstractValue]
 ) -> list[ElementType | None]:
-    """Infer the element types of the outputs of a node from the schema alone.
+    """Infer the element types of the outputs of a node from its schema, without onnx's shape inference.
 
-    An output has the only type that the operator allows, the type that an attribute sets, or the type of an
-    input with the same type variable.
+    An output has the only type that the operator allows, the type of an input with the same type variable, or
+    the type that an attribute sets.
     """
     variables: dict[str, ElementType | None] = {}
     formals = _expand_formals(schema.inputs, len(inputs))
@@ -225,7 +225,7 @@ _TENSORS: Final = {
 def _call_onnx(
     schema: onnx.defs.OpSchema, node: NodeProto, opsets: Mapping[str, int], inputs: Sequence[AbstractValue]
 ) -> list[AbstractValue]:
-    """Infer the outputs of a node by onnx. They are unknown if onnx fails."""
+    """Infer the outputs of a node with onnx. They are unknown if onnx fails."""
     nothing: list[AbstractValue] = [None] * len(node.output)
     names = SizeNames()
     types: dict[str, TypeProto] = {}

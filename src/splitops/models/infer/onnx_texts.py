@@ -23,7 +23,10 @@ _MAX_TEXT: Final = 1 << 16
 def add_text_sizes(
     node: ir.Node, attributes: Attributes, opset: int, outputs: Sequence[AbstractValue]
 ) -> Sequence[AbstractValue]:
-    """Run a node if its inputs are constant strings, and return ``outputs`` with the resulting shapes."""
+    """Return ``outputs`` with the shapes that result from running the node on its constant strings.
+
+    Return ``outputs`` unchanged if an input is not constant strings, or if these are too large.
+    """
     proto, arrays = to_node_proto(node, attributes), {}
     for name, value in zip(proto.input, node.inputs, strict=True):
         texts = _read_texts(value)

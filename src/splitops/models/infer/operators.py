@@ -35,7 +35,7 @@ def infer_operator(
 
     Args:
         operator: operator of the node.
-        spelling: how its version sets operands.
+        spelling: how its version maps operands to inputs and attributes.
         attributes: its attributes, as numbers or as text of IR.
         inputs: its abstract inputs; None is an absent one.
         count: number of its outputs.
@@ -55,7 +55,7 @@ def infer_operator(
 def _fold(
     operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs, or return None if inputs are not completely known or the outputs may be large."""
+    """Compute the outputs. Return None if an input is not known, an output may be large, or this fails."""
     for tensor in outputs:
         exact = [size for size in tensor.shape or () if isinstance(size, int)]
         if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:

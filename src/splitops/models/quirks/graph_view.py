@@ -1,6 +1,6 @@
-"""Match patterns of nodes in a graph of either format, as an optimiser does: without idle nodes.
+"""Match patterns of nodes in a graph of either format. Idle nodes are skipped, as by an optimiser.
 
-An idle node copies its input, for example an Identity or an addition of 0. A pattern is written as data:
+An idle node copies its input, for example an Identity or an addition of 0. A pattern is one of:
 
     "x"                      any value; the same name means the same value
     -1                       a constant whose only element is -1
@@ -37,7 +37,7 @@ _ONNX_NAMES: Final[Mapping[str, str]] = {
     "Subtract": "Sub",
     "VariadicSplit": "Split",
 }
-"""The ONNX names of OpenVINO operators."""
+"""The ONNX names of OpenVINO operators, if they differ."""
 _NOT_FOLDED: Final = frozenset({"CumSum", "GatherElements", "GatherND"})
 """Operators that OpenVINO does not fold, even if their inputs are constant."""
 _CASTS: Final = frozenset({"Cast", "CastLike"})
@@ -90,7 +90,10 @@ class SliceOfAxis:
 
 
 class GraphView:
-    """A graph without its idle nodes. ``equal_as_count`` treats equal lengths as a number of parts."""
+    """A view of a graph that skips idle nodes.
+
+    With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
+    """
 
     def __init__(
         self, graph: ir.Graph | ir.Function, editor: Editor, *, equal_as_count: bool = False
@@ -161,14 +164,14 @@ class GraphView:
         return sources[value]
 
     def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the consumers of a value, past idle nodes. With ``name``, return only those operators."""
+        """Return the consumers of a value, past idle nodes. ``name`` selects those of one operator."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
             data, node = left.pop()
             following = [node]
             if self.name(node) in _RESHAPING and self.find_unchanged(node) is None:
-                following = [use.node for use in node.outputs[0].uses()]  # the second may undo the first
+                following = [use.node for use in node.outputs[0].uses()]  # a second one may undo it
             if following and all(self.find_unchanged(one) is data for one in following):
                 uses = [(one.outputs[0], use.node) for one in following for use in one.outputs[0].uses()]
                 left += reversed(uses)
@@ -183,7 +186,7 @@ class GraphView:
     # Idle nodes
 
     def find_unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the value that a node copies if it is idle, else None. Reshapes may be idle as a chain."""
+        """Return the value that an idle node copies, else None. A chain of reshapes may be idle, too."""
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None
@@ -206,7 +209,7 @@ class GraphView:
         return data if name in _RESHAPING or self._is_in_order(node) else None
 
     def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None."""
+        """Return the operand that is left unchanged because the other one is a neutral 0 or 1, or None."""
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:
@@ -254,7 +257,7 @@ class GraphView:
         return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:
-        """Return whether a split is a Split in OpenVINO, which has a number of parts, not a VariadicSplit."""
+        """Return whether a split is a Split by a number of parts in OpenVINO, and not a VariadicSplit."""
         cut = self.editor.read_split_facts(split)
         if cut is None or cut.division.rule not in (SizeRule.EVEN, SizeRule.CEIL):
             equal = None if cut is None or not self._equal_as_count else cut.sizes

@@ -64,7 +64,10 @@ class Match:
 
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
-    """Set the length of each part, as the optimiser matches only counts of parts. See :class:`Quirk`."""
+    """Set explicit lengths on the split, because the optimiser only matches splits by a number of parts.
+
+    Return a description, or None if it is not possible.
+    """
     node, split_node = match.node, editor.read_split_node(match.node)
     target = ConversionTarget(editor.domain, editor.get_opset(node))
     try:

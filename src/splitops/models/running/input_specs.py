@@ -50,7 +50,7 @@ class InputSpec:
         return sizes if len(sizes) == len(self.shape) else None
 
     def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype for an array from a .npy file with dtype ``stored``.
+        """Return the dtype with which to read an array that a .npy file stores with dtype ``stored``.
 
         If .npy does not support the element type, raw or unsigned items of its size are read as elements.
         """

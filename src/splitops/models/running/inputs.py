@@ -39,8 +39,9 @@ class Inputs(Generic[K]):
     def check(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
         """Check input values and return them by key.
 
-        Element types are not converted. Arrays are returned as read-only views, so that views that the model
-        returns are read-only, too. Inputs with a default may be absent; absent optional inputs are None.
+        Element types are not converted. Arrays are returned as read-only views or copies, so that views that
+        the model returns are read-only, too. Inputs with a default may be absent; absent optional inputs
+        are None.
 
         Raises:
             ModelError: an input is unknown, missing, ambiguous or does not match its declaration.
@@ -54,7 +55,7 @@ class Inputs(Generic[K]):
         return checked
 
     def _make_key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
-        """Return the dtype and shape of every input as a cache key, or None if the check depends on more."""
+        """Return the dtypes and shapes as a cache key, or None if the check depends on other things, too."""
         if not self._remembers or type(inputs) is not dict or inputs.keys() != self._keys.keys():
             return None
         known: list[object] = []
@@ -93,7 +94,7 @@ class Inputs(Generic[K]):
 
 
 def _check_value(value: Any, declared: InputSpec, where: Where, symbols: dict[str, tuple[int, str]]) -> Any:
-    """Check a value, and return it. ``symbols`` has the size of each symbol and the first input with it."""
+    """Check and return a value. ``symbols`` maps each symbol to its size and the first input that has it."""
     if declared.kind == "other" or (value is None and declared.optional):
         return value
     if declared.kind != "sequence":

@@ -1,4 +1,4 @@
-"""Split nodes with inferred facts, and the ways to write them, independent of graphs and files."""
+"""Split nodes in a form that is independent of graphs and files, and equivalent ways to write them."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ T = TypeVar("T")
 def make_operand_facts(
     schema: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return the attributes and constant inputs by which an operator version sets an axis and a division.
+    """Return the attributes and constant inputs with which an operator version sets an axis and a division.
 
-    The inputs are in the operator's order. The data and absent inputs are None, as are the lengths if
-    ``division`` is None.
+    The inputs are in the operator's order. The data and absent inputs are None. Absent optional inputs at the
+    end are left out. If ``division`` is None, no lengths are set. ``squeeze`` drops the axis from the parts.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -73,9 +73,9 @@ def make_operands(
     *,
     squeeze: bool | None = False,
 ) -> tuple[dict[str, Any], list[T | None]]:
-    """Return the attributes and inputs of a split node, see :func:`make_operand_facts`.
+    """Return the attributes and inputs of a split node; see :func:`make_operand_facts`.
 
-    ``constant`` creates an input from its elements and the name of the parameter.
+    ``data`` is the first input. ``constant`` creates another one from its elements and its parameter name.
     """
     attributes, facts = make_operand_facts(schema, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [

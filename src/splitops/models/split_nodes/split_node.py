@@ -36,17 +36,17 @@ class SplitNode:
     in a loop hold in every iteration.
 
     Attributes:
-        schema: operator version for the opset that the graph or function imports. If the opset does not have
-            the operator yet, its first version, and ``unread`` is set.
-        attributes: attributes that the node sets: integers and tuples of them, or other numbers of an invalid
-            file, which binding rejects. An unknown attribute of the function's caller is an empty
-            :class:`Fact`.
+        schema: operator version for the opset that the graph or function imports. If that opset does not have
+            the operator yet, this is the operator's first version, and ``unread`` is set.
+        attributes: attributes that the node sets: integers or tuples of integers. An invalid file may set
+            other numbers, which :meth:`bind` rejects. An attribute that only a call of the function
+            determines is an empty :class:`Fact`.
         facts: inferred type, shape and value of each input, in the operator's order; None for an absent one.
         inputs: names of the inputs; ``""`` is an absent one.
         outputs: names of the declared outputs; ``""`` is an unused one.
         where: model, graph path and node name.
-        references: attributes of the node that refer to an attribute of the model-local function, with the
-            name of the latter.
+        references: names of the node's attributes that refer to attributes of the model-local function, with
+            the names of the latter.
         origins: source of the value of each input.
         conditional: whether a run of the model may skip this split node.
         unread: error if the opset does not have the operator or an attribute cannot be read.
@@ -119,7 +119,7 @@ class SplitNode:
         """Check the node, and return its axis and division.
 
         Raises:
-            RuleError: the node violates a rule of its version.
+            RuleError: the node violates a rule of its version, or the opset does not have the operator.
             ModelError: the node cannot be read.
         """
         if isinstance(self._bound, SplitError):

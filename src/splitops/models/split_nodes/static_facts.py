@@ -37,7 +37,8 @@ class SplitFacts:
         rank: rank of the data.
         size: size of the axis.
         division: size rule with its lengths, count or chunk.
-        parts: size of each output, or of each element of a sequence; empty if their number is unknown.
+        parts: size of each output, or of each element of a sequence; empty if their number is unknown or too
+            large.
         squeeze: whether the axis is removed from the parts.
     """
 
@@ -56,7 +57,7 @@ class SplitFacts:
 
     @property
     def elements(self) -> tuple[int, ...] | None:
-        """The sizes of the elements of a sequence, or None if their number is unknown."""
+        """The sizes of the elements of a sequence, or None if their number is unknown or too large."""
         none = self.size == 0 or self.division.rule is SizeRule.EXPLICIT
         return self.sizes if self.parts or none else None
 
@@ -69,7 +70,7 @@ class SplitFacts:
 
     @property
     def removable(self) -> bool:
-        """Whether the split is valid for every possible size of the axis: its removal then hides no error."""
+        """Whether the split is valid for every possible size of the axis, so removing it hides no error."""
         return is_always_valid(self.division, self.size)
 
 
@@ -128,7 +129,7 @@ def is_same_size(left: Dim, right: Dim) -> bool:
 
 
 def find_whole_part(parts: Sequence[Dim]) -> int | None:
-    """Return the index of the only part or the only possibly non-empty one, or None if there is neither.
+    """Return the index of the only part or of the only one that may be non-empty; None if there is neither.
 
     Examples:
         >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]
@@ -146,10 +147,10 @@ def find_nonempty_parts(parts: Sequence[Dim]) -> list[int]:
 
 
 def is_whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
-    """Return whether the parts with the indices ``order`` make up the whole axis. Empty ones may be missing.
+    """Return whether the parts with indices ``order``, in this order, make up the whole axis.
 
-    ``needed`` is the result of :func:`find_nonempty_parts`. It is passed to avoid computing it again for
-    thousands of parts.
+    Empty parts may be missing. ``needed`` is the result of :func:`find_nonempty_parts`. It is passed to avoid
+    computing it again for thousands of parts.
 
     Examples:
         >>> is_whole([2, 0, 3], [0, 2], [0, 2]), is_whole([2, 3], [1, 0], [0, 1])
@@ -166,7 +167,9 @@ Group = range
 
 
 def group_parts(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
-    """Group parts by output: each used one alone, and neighbouring unused ones together unless all are empty.
+    """Merge neighbouring unused parts. Return the resulting groups, in which each used part is alone.
+
+    Groups of unused parts that are all empty are left out.
 
     Examples:
         >>> group_parts([2, 3, 0, 4], [True, False, False, True])
@@ -194,7 +197,9 @@ def sum_groups(sizes: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]
 
 
 def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
-    """Return the ranges of two or more items, as (split, index), that are consecutive parts of one split.
+    """Return the ranges of two or more items that are consecutive parts of one split.
+
+    An item is the split and the index of the part, or None for values that are not parts.
 
     Examples:
         >>> find_runs([("s", 0), ("s", 1), None, ("s", 2), ("t", 3)])
@@ -213,7 +218,7 @@ def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
 
 
 def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
-    """Return the range of pieces that make up each part, or None if boundaries differ or a size is 0.
+    """Return the range of pieces that makes up each part, or None if a part ends in a piece or a size is 0.
 
     Examples:
         >>> group_pieces([2, 1, 3], [3, 3])
@@ -238,7 +243,9 @@ def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | N
 
 
 def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
-    """Choose spans that cover the axis without overlap, in order. Return None if that is impossible.
+    """Choose spans that cover an axis of ``size`` without gaps or overlaps. Return them in order.
+
+    Return None if that is impossible.
 
     Examples:
         >>> partition([(2, 6), (0, 2), (1, 3)], 6)
@@ -247,7 +254,7 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
         True
     """
     following: dict[int, tuple[int, int]] = {}
-    # From the end: a span is usable if others cover the rest of the axis. The finest partition is preferred.
+    # Work from the end: a span is usable if others cover the axis after it. Shorter spans are preferred.
     for begin, end in sorted(set(spans), key=lambda span: (-span[0], -span[1])):
         if begin < end and (end == size or end in following):
             following[begin] = begin, end
@@ -267,8 +274,8 @@ def find_shortest(
 ) -> tuple[OperatorSchema, Division]:
     """Return a version and a division with these part sizes: a number of parts if possible, else lengths.
 
-    An axis of unknown size keeps its lengths, because they check the size. A number of parts by the ceil rule
-    is not used if the last part would be empty, because some runtimes reject it.
+    On an axis of unknown size, lengths are used, because they check the size. A number of parts by the ceil
+    rule is not used if the last part would be empty, because some runtimes reject that.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -298,7 +305,7 @@ def _has_sizes(division: Division, size: int, sizes: Sequence[int]) -> bool:
 
 
 def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> list[npt.NDArray[Any]]:
-    """Return contiguous copies of the parts of an array."""
+    """Return the parts of an array as contiguous arrays. They are views of the array if possible."""
     ends = list(accumulate(sizes))
     index = (slice(None),) * axis
     return [
@@ -310,7 +317,7 @@ def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> lis
 def find_byte_ranges(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
 ) -> list[tuple[tuple[int, ...], int, int]] | None:
-    """Return the shape, byte offset and byte size of each part, or None if one is not a range of bytes.
+    """Return the shape, byte offset and byte size of each part. Return None if one is not contiguous bytes.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES

@@ -32,9 +32,10 @@ class ConversionTarget:
         return self.domain if self.opset is None else f"{self.domain}:opset{self.opset}"
 
     def list_schemas(self, like: OperatorSchema) -> tuple[OperatorSchema, ...]:
-        """Return the operator versions of the target that can replace ``like``, those of the same name first.
+        """Return the split operators of the target that can replace ``like``, those of the same name first.
 
-        They return outputs or a sequence, as ``like`` does, unless the target has only the other kind.
+        They return a sequence if and only if ``like`` does, unless the target has none of this kind. Raise
+        OperatorError if ``like`` has the domain of the target and its opset is too old for the operator.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

@@ -1,7 +1,7 @@
 """The ways to write a split node in another operator version.
 
-Binding reduces a split node to its meaning: axis, division, parts. Each way to write this meaning for a
-target is bound again and compared, so that this module does not repeat the rules of any version.
+Binding reduces a split node to its meaning: axis, division, parts. Each node that may replace it and sets a
+division is bound again and compared, so that this module does not repeat the rules of any version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     """The kind of nodes that replace a split."""
 
     NODE = "lengths"
-    """One node. The graph may compute its lengths from the size of the axis."""
+    """One split node. The graph may compute its lengths at run time."""
     PARTS = "parts"
     """A Split, whose parts replace the elements of a sequence."""
     SEQUENCE = "sequence"
@@ -52,7 +52,7 @@ class Kind(StrEnum):
     GATHERS = "gathers"
     """A Gather for each part."""
     CASTS = "casts"
-    """Casts, and one node on another element type that represents every value exactly."""
+    """Casts around one split of another element type, which represents every value exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ class Way:
 
     Attributes:
         kind: kind of the nodes.
-        schema: version of the split node; None for Slices, Gathers and trees.
+        schema: version of the split node; None for Slices, Gathers, trees and sequences.
         axis: axis to set; None keeps the reference to an attribute of the function.
         lengths: division to set, or to compute lengths or bounds from; None if the lengths are known only at
-            run time.
-        outputs: number of outputs to declare, including unused ones that the split node does not have; for a
-            tree, the maximum number of outputs of each Split.
+            run time, or if ``bounds`` are set.
+        outputs: number of outputs to declare, including unused ones that the original node does not have. For
+            a tree, the maximum number of outputs of each Split.
         is_kept: whether the node already has this form.
-        is_computed: whether the graph computes the lengths.
+        is_computed: whether other nodes compute or convert the lengths.
         bounds: begin and end of each Slice; negative bounds count from the end, and None is the end itself.
             If empty, the graph computes them.
         cast_type: element type of the data between the Casts.
-        lengths_type: element type of lengths known only at run time, in the new version.
+        lengths_type: element type of lengths that are computed or known only at run time.
         squeeze: whether the axis is removed from the parts.
     """
 
@@ -127,8 +127,8 @@ def iter_ways(
         keep: whether the unchanged node is included.
 
     Raises:
-        RuleError: the split node is invalid or ambiguous, or an attribute other than the axis and the lengths
-            refers to an attribute of its function.
+        RuleError: the split node is invalid, ``keep`` is set but the ambiguous node cannot stay, or an
+            attribute other than the axis and the lengths refers to an attribute of its function.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -154,7 +154,8 @@ def get_first_way(
     """Return the first way that :func:`iter_ways` yields for a split node and a target.
 
     Raises:
-        RuleError: the split node is invalid, or there is no way: the rule that excludes the simplest one.
+        RuleError: the split node is invalid, or there is no way to write it. The error is then the rule that
+            excludes the simplest way.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -189,7 +190,7 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
 
 
 def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
-    """Raise RuleError for a reference to an attribute of the function, other than the axis and lengths."""
+    """Raise RuleError if an attribute other than the axis and the lengths refers to one of the function."""
     movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
     for name, reference in split_node.references.items():
         if name not in movable:
@@ -204,14 +205,14 @@ def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
 
 @dataclass
 class _Search:
-    """Finds the ways to write a split for a target, and the reasons against the others."""
+    """Finds the ways to write a split for a target, and the errors that exclude other ways."""
 
     split_node: SplitNode
     target: ConversionTarget
     prefer: SplitStyle
     must_differ: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
-    """The error of the simplest way (False), and one that is reported only if there is no other (True)."""
+    """The first error (False) and the first minor one (True), which is reported only if there is no other."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -222,7 +223,7 @@ class _Search:
         self.size = size if isinstance(size, int) else None
 
     def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
-        """Yield the ways, the simplest first: only the unchanged node if the style is SAME and allows it."""
+        """Yield the ways, the simplest first. If the style is SAME and the node can stay, yield only that."""
         kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
             taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
@@ -244,7 +245,7 @@ class _Search:
             yield kept
 
     def _find_unchanged(self) -> Way | None:
-        """Return the way that keeps the node, or None if it is invalid or differs in the target."""
+        """Return the way that keeps the node, or None if it is invalid or has another meaning there."""
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
             return None
@@ -277,7 +278,7 @@ class _Search:
     # One node
 
     def _iter_divisions(self) -> Iterator[Division]:
-        """Yield divisions that may have the parts of the split node, those of the preferred style first."""
+        """Yield divisions that may result in the same parts, those of the preferred style first."""
         division = self.binding.division
         assert division is not None
         same, lengths = [division], list(self._iter_lengths(division))
@@ -305,7 +306,7 @@ class _Search:
         return count if self.binding.schema.gives_sequence else min(count, self.outputs)
 
     def _iter_counts(self, division: Division) -> Iterator[Division]:
-        """Yield divisions by a number of parts that may have the same parts."""
+        """Yield divisions by a number of parts that may result in the same parts."""
         if division.rule in (SizeRule.EVEN, SizeRule.CEIL):
             count = division.count
         elif self.size is not None and not self.binding.schema.gives_sequence:
@@ -317,7 +318,7 @@ class _Search:
                 yield Division(rule, count=count)
 
     def _may_end_empty(self, count: int) -> bool:
-        """Return whether the last of num_outputs parts may be empty, which some runtimes reject."""
+        """Return whether the last of ``count`` parts may be empty. Some runtimes reject num_outputs then."""
         if self.size is None:
             return True
         return compute_part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
@@ -325,7 +326,7 @@ class _Search:
     def _iter_nodes(
         self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
     ) -> Iterator[Way]:
-        """Yield a single node that sets a division in a version, if it is valid and has the same parts."""
+        """Yield a node of version ``schema`` that sets a division, if it is valid and has the same parts."""
         if division.rule not in schema.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
             got = f"{describe_division(division, self._get_subject(division))} {uneven}"
@@ -406,7 +407,7 @@ class _Search:
                 taken = f"{schema} accepts {', '.join(sorted(map(str, kinds)))}, which may be inexact"
                 self._add_error(schema, Rule.LENGTHS_DTYPE, got, taken)
                 continue
-            # A length of -1 is the remainder in OpenVINO alone.
+            # Only OpenVINO interprets a length of -1 as the remainder.
             resolve = binding.schema.lengths_rule is SizeRule.REMAINDER is not schema.lengths_rule
             if resolve and kind is not _INT64:
                 got = "a length that is known only at run time may be -1"
@@ -443,7 +444,7 @@ class _Search:
     # Slices
 
     def _iter_slices(self) -> Iterator[Way]:
-        """Yield Slices and Gathers with constant bounds, or with computed ones from opset 10 on."""
+        """Yield Slices and, from opset 12 on, Gathers. From opset 10 on, their bounds may be computed."""
         axis, bounds, opset = self._find_slice_axis(), self._compute_bounds(), self.target.opset or 0
         division, rule = self.binding.division, self.binding.schema.lengths_rule
         if axis is None:
@@ -478,7 +479,7 @@ class _Search:
         return None
 
     def _find_slice_axis(self) -> int | None:
-        """Return the axis, or None if the Slice of the target does not accept it or the element type."""
+        """Return the axis, or None if it is unknown, or if Slice does not support it or the element type."""
         binding, opset = self.binding, self.target.opset
         assert opset is not None
         own, axis = binding.data.type, binding.axis
@@ -531,7 +532,7 @@ class _Search:
 
 @cache
 def get_onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[ElementType]:
-    """Return the element types that an ONNX operator accepts for a type variable at an opset."""
+    """Return the element types that an ONNX operator at an opset accepts for the type variable ``name``."""
     from onnx.defs import get_schema
 
     constraints = get_schema(operator, opset, "").type_constraints
@@ -546,10 +547,10 @@ _VALUE_BITS: Final = {
     "bool": 1,
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)},
 }
-"""Types that Cast supports at every opset, with the significand bits that represent them exactly."""
+"""Types that Cast supports at every opset, with the number of significand bits that their values need."""
 
 _FLOAT_BITS: Final = {"float16": 11, "float32": 24, "float64": 53}
-"""Bits of the significand of each float, the narrowest first: integers up to this width are exact."""
+"""Number of significand bits of each float type, narrowest first. Integers up to this width are exact."""
 
 
 _MAX_ADDED: Final = 1 << 62
@@ -557,7 +558,7 @@ _MAX_ADDED: Final = 1 << 62
 
 
 def _find_exact_type(kinds: frozenset[ElementType], size: int | None) -> ElementType | None:
-    """Return one of the types that represents every length up to ``size`` exactly, or None."""
+    """Return a type in ``kinds`` that represents every length up to ``size`` exactly, or None."""
     if _INT64 in kinds:
         return _INT64
     for kind in sorted(kinds, key=lambda kind: kind.bits):

@@ -5,9 +5,9 @@
     x --+-> Split into a, b        -> Relu of b        x -> Split into c, d, e, f -> Relu of d
         +-> Split into c, d, e, f
 
-Outputs are not compared. Below opset 18, a Split without lengths has as many parts as outputs; from then on
-one may declare fewer outputs than ``num_outputs``. If two such nodes of one input declare different numbers
-of outputs, consumers of one get the parts of the other. Splits by lengths are safe.
+Outputs are not compared. Below opset 18, a Split without lengths has as many parts as outputs. From opset 18
+on, it may declare fewer outputs than ``num_outputs``. If two such nodes of one input declare different
+numbers of outputs, consumers of one get the parts of the other. Splits by lengths are safe.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SplitKey: TypeAlias = tuple[str | None, str]
 """The key of a node: the path of its graph and the name of its first named output."""
 
 _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
-"""The value numbers of one graph: the same for values that are computed in the same way."""
+"""The value numbers of one graph. Values that are computed in the same way have the same number."""
 
 _MAX_CONSTANT: Final = 1 << 8
 """Maximum number of elements of constants that are compared by content."""
@@ -86,7 +86,7 @@ def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) ->
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
-    """Yield the splits that :func:`find_conflicting_splits` returns, as matches."""
+    """Yield a match for each split that :func:`find_conflicting_splits` finds."""
     keys = find_conflicting_splits(editor.model, equal_as_count=equal_as_count) if not editor.domain else ()
     for path, graph in iter_all_graphs(editor.model) if keys else ():
         for node in graph:
@@ -103,7 +103,7 @@ class _Constant(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The scope of nodes: ``graph`` identifies the graph that they are optimised with."""
+    """The scope of nodes. ``graph`` identifies the graph in which they are optimised after inlining."""
 
     path: str | None
     opset: int
@@ -117,9 +117,9 @@ class _Search:
     functions: Mapping[FunctionKey, ir.Function]
     equal_as_count: bool
     groups: dict[Hashable, list[tuple[SplitKey, list[bool]]]] = field(default_factory=dict)
-    """Keys of splits that differ only in their outputs, with whether each output is a graph output."""
+    """Groups of splits that differ only in their outputs: their keys, and which outputs are graph outputs."""
     numbers: dict[Hashable, int] = field(default_factory=dict)
-    """A number for each different computation."""
+    """A number for each distinct computation."""
     budget: int = _MAX_CALLS
 
     def iter_conflicts(self) -> Iterator[SplitKey]:
@@ -154,7 +154,7 @@ class _Search:
             seen.update(zip(node.outputs, results, strict=False))
 
     def _call(self, function: ir.Function, inputs: Sequence[Hashable], place: _Place) -> Iterator[Hashable]:
-        """Visit the body of a function like nodes of the caller, because onnxruntime inlines it first."""
+        """Visit a function as if onnxruntime had inlined it. Return the value numbers of its outputs."""
         self.budget -= len(function)
         seen: _Seen = dict(zip(function.inputs, inputs, strict=False))
         opset = get_opset_imports(function).get("", 1)
@@ -185,7 +185,10 @@ class _Search:
 
 
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
-    """Return whether a part of a split may be replaced by that of another. Graph outputs are kept."""
+    """Return whether a part of a split may be replaced by that of another one.
+
+    Each argument lists whether the outputs of a split are graph outputs, which are kept.
+    """
     return len(kept) != len(other) and not all(a and b for a, b in zip(kept, other, strict=False))
 
 
@@ -202,7 +205,7 @@ def _are_equal(lengths: Hashable) -> bool:
 
 
 def _find_value_number(value: ir.Value, seen: _Seen) -> Hashable:
-    """Return the value number of a value: by default its content if it is a small constant, else itself."""
+    """Return the value number in ``seen``, by default the content of a small constant or the value itself."""
     if value not in seen:
         outside = is_external(value.const_value)
         array = None if outside else read_constant(value, limit=_MAX_CONSTANT)

@@ -40,7 +40,7 @@ def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
 
 
 def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[Match]:
-    """Yield the Slices of one axis that end before they start, if they are misread.
+    """Yield a match for each Slice in ``group`` that ends before it starts, if the group is misread.
 
     ``is_known`` is whether the shape is static. If so, Slices of the whole axis are ignored.
     """
@@ -61,7 +61,7 @@ def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[
 
 
 def _read_lengths(spans: Sequence[tuple[int, int]], size: int) -> list[int] | None:
-    """Return the lengths of the VariadicSplit that replaces Slices, or None if OpenVINO keeps them."""
+    """Return the part sizes of the VariadicSplit that replaces Slices, or None if OpenVINO keeps them."""
     if not spans or [0, *(stop for _, stop in spans)][:-1] != [start for start, _ in spans]:
         return None
     left, lengths = size, []

@@ -8,8 +8,8 @@
                               +-> f -> + number -> act -+-> Mul                      +-> Mul -> h'
                               +-> o -> act ------------------------------------------+
 
-The pass identifies the gates by position. Only the order i, c, f, o is right. Splits by lengths are
-not fused.
+The pass identifies the gates by position. Only the order i, g, f, o (in OpenVINO's terms, i, c, f, o) is
+right. Splits by lengths are not fused.
 
 Reported in compare/docs/reports/lstm-cell.md.
 """

@@ -4,8 +4,8 @@
 
     x -> Transpose -> Reduce (axes dropped)        x -> Reduce -> Transpose of the other axes
 
-OpenVINO may omit the second Transpose if it only moves axes of size 1, although it changes the shape. It is
-unknown when it does. A reduction that keeps its axes is right.
+OpenVINO may omit the second Transpose if it only moves axes of size 1, although it changes the shape. When it
+does so is unknown. A reduction that keeps its axes is moved correctly.
 
 Reported in compare/docs/reports/transpose-reduce.md.
 """
@@ -57,7 +57,10 @@ def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
 
 
 def _may_move_ones(kept: list[tuple[int, Dim]]) -> bool:
-    """Return whether a permutation of axes (origin, size) may change the shape only by moving sizes of 1."""
+    """Return whether a permutation may change the shape, but only by moving sizes of 1.
+
+    ``kept`` has the original axis and the size of each axis of the result.
+    """
     before = sorted(kept, key=itemgetter(0))
     others = [axis for axis, size in kept if not _may_be_one(size)]
     is_same = is_same_shape(tuple(size for _, size in kept), tuple(size for _, size in before))

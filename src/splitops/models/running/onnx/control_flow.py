@@ -73,7 +73,7 @@ class _BodyRunner:
     budget: IterationBudget
 
     def run_once(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the body once."""
+        """Run the body once, and count it as an iteration."""
         self.budget.count()
         outputs: list[Any] = self.body.run(None, self._make_feeds(inputs), attributes=self.attributes)
         return outputs
@@ -139,7 +139,10 @@ class _WithBody(OpRun):
     def stack(
         self, values: Sequence[Any], output: int, runner: _BodyRunner, first: Sequence[Any], axis: int = 0
     ) -> npt.NDArray[Any]:
-        """Stack the values of a scan output. If there are none, infer its shape from the inputs ``first``."""
+        """Stack the values of a scan output, which is the body's output with index ``output``.
+
+        If there are none, return an empty array of the shape inferred from ``first``, inputs of the body.
+        """
         if values:
             return np.stack(values, axis=axis)
         known = runner.infer_output(output, first)

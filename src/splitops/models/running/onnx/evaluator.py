@@ -79,7 +79,7 @@ class Scope:
     bodies: dict[tuple[FunctionKey, bytes], Evaluator] = field(default_factory=dict)
 
     def enter(self, step: str) -> Scope:
-        """Return the scope of a graph inside this one."""
+        """Return the scope of a subgraph of this scope's graph. ``step`` is added to the path in errors."""
         return replace(self, where=replace(self.where, graph=extend(self.where.graph, step)))
 
 
@@ -127,7 +127,7 @@ class _Step:
 
     @classmethod
     def from_operator(cls, operator: OpRun, later: set[str]) -> _Step:
-        """Make a step. ``later`` has the values that later steps read. Those of this step are added to it."""
+        """Make a step. ``later`` has the values that later steps use. Those that this one uses are added."""
         linked = bool(operator.has_linked_attribute)
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
@@ -142,7 +142,7 @@ class Evaluator(ReferenceEvaluator):
 
     Differences from onnx's evaluator: split operators, Loop, Scan, SequenceMap and model-local functions are
     implemented by splitops. Outputs named ``""`` are absent. Initializers are checked and read-only. Errors
-    have the location of the node.
+    contain the location of the node.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def _has_default(one: Any, other: Any) -> bool:
 
 @cache
 def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
-    """Wrap an implementation so that it first flattens the data to rows, if the version at ``opset`` does."""
+    """Wrap the implementation ``newest`` to flatten data to rows first, if the version at ``opset`` does."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
 
@@ -101,7 +101,7 @@ class Slice(OpRun):
 
 
 class Concat(OpRun):
-    """Concat. Some releases of onnx add axes to data whose rank is too small for the axis."""
+    """Concat that rejects an invalid axis. Some releases of onnx add axes to the data instead."""
 
     def _run(self, *tensors: Any, axis: int) -> tuple[Any, ...]:
         for tensor in tensors:

@@ -56,7 +56,10 @@ class Model:
 
 
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
-    """Read and check a model, without its large external initializers. Return it with its location."""
+    """Read and check a model, and return it with its location.
+
+    Large external initializers of a model at a path are not read yet.
+    """
     if isinstance(model, str | os.PathLike):
         return open_model(model, weights=False, allow_links=allow_links), make_location(model)
     proto = to_proto(model)

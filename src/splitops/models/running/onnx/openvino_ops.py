@@ -51,7 +51,6 @@ class _Split(_Layer):
         self.split = NodeSplit(schema, self.values, outputs=len(onnx_node.output), where=self.where)
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Split the data."""
         return tuple(read_only(list(self.split([np.asarray(value) for value in args]))))
 
 
@@ -83,10 +82,9 @@ class _Gather(_Layer):
 
 
 class _Convert(_Layer):
-    """Convert between all element types, with OpenVINO's rounding."""
+    """Convert with OpenVINO's rounding, for the element types between which OpenVINO converts."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Convert the elements."""
         (data,) = map(np.asarray, args)
         target = from_openvino(self.values["destination_type"].decode())
         stated = self.values.get("source_type")
@@ -101,7 +99,6 @@ class _Reshape(_Layer):
     """Reshape. For empty data, an ambiguous -1 is 1."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Reshape the data."""
         if len(args) != 2:
             raise ModelError(f"Reshape has {len(args)} inputs, but requires 2", self.where)
         data, pattern = map(np.asarray, args)
