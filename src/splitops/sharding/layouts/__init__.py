@@ -14,7 +14,7 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 
 
 class CheckpointLayout(NamedTuple):
-    """The functions of a layout. A manifest does not contain offsets: readers lay the files out again.
+    """The functions of a layout. A manifest lacks offsets in these files: readers lay them out again.
 
     ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the
     common folder.
