@@ -2,7 +2,7 @@
 
 An adapter adds ``scale * B @ A`` to the weight of a module. Each unfused part gets A and its rows of B. A
 fused module gets the A of its parts if all are equal. Otherwise, it gets all A, stacked by rows, and its B
-has the B of each part in its own columns and zeros elsewhere.
+has the B of each part in separate columns and zeros elsewhere.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NAME: Final = re.compile(r"(base_model\.model\.)?(.+)\.(lora_(?:[AB]\.weight|B\
 """Pattern of tensor names. The groups are the prefix, the module and the leaf."""
 
 Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
-"""The index of the rule, or None; the number of old tensors; and the new tensors and their sources."""
+"""The index of the rule or None, the number of old tensors, and the new tensors with their sources."""
 
 
 class Adapter:
-    """A LoRA adapter to fuse or unfuse. A module has tensors by leaf, such as ``lora_A.weight``."""
+    """A LoRA adapter to fuse or unfuse. Each module has tensors by leaf, such as ``lora_A.weight``."""
 
     def __init__(self, checkpoint: Checkpoint, config: Any, fusions: Fusions) -> None:
         """Find the modules and check their shapes. ``config`` is the content of ``adapter_config.json``."""
@@ -185,10 +185,7 @@ def is_adapter(checkpoint: Checkpoint) -> bool:
 
 
 def _widen(form: Form, size: int, width: int, column: int) -> Form:
-    """Convert extents of one-byte rows to rows of ``size`` bytes.
-
-    These are copied to the byte offset ``column`` of target rows with ``width`` bytes.
-    """
+    """Convert extents of one-byte rows to rows of ``size`` bytes, at byte ``column`` of ``width`` bytes."""
     if sum(each.runs for each in form) > _MAX_RUNS:
         raise PlanError(f"more than {_MAX_RUNS} groups of rows")
     rows = [

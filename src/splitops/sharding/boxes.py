@@ -1,4 +1,4 @@
-"""Boxes: pieces of a tensor, with bounds along each axis. Checks that they cover it, and locates them."""
+"""Boxes: pieces of a tensor along any axes. Checks that they cover the tensor, and locates their bytes."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ _MAX_GAPS: Final = 64 << 20
 class WholeFile:
     """A tensor file of the unsharded checkpoint.
 
-    ``literals`` are the nonzero bytes outside of its tensors, with their offsets. The files of ranks have the
-    same safetensors ``metadata``.
+    ``literals`` are the bytes outside of its tensors, with their offsets. Gaps of zeros are left out. The
+    files of ranks have the same safetensors ``metadata``.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Checkpoint:
             ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
         others: sidecar files.
         config: content of ``config.json``; empty if there is none.
-        tied: names of tensors that share all bytes with one of ``tensors``, and its name.
+        tied: names of tensors that share all bytes with one of ``tensors``, mapped to its name.
         plan: the document of the plan by which ranks were sharded, or None.
-        warnings: messages about files that are not copied, and about the contents.
+        warnings: messages, for example about files that are not copied.
     """
 
     name: str

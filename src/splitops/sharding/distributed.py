@@ -164,10 +164,7 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
 def lay_out_files(
     groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out each group of tensors in a file. Return the tensors with their places, the files and the index.
-
-    The index is a sidecar file in a list, which is empty if there is only one file.
-    """
+    """Lay out each group of tensors in a file. Return tensors, files, and a list with their index, if any."""
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}

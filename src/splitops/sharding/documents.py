@@ -50,7 +50,7 @@ def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = Fal
 
 
 def validate(value: Any, kind: str, name: str) -> None:
-    """Check a document against the schema of its kind. The PlanError has ``name`` and the first problem."""
+    """Check a document against the schema of its kind. Raise PlanError with the first problem."""
     found = find_problem(value, get_schema(kind))
     if found is not None:
         place, what = found

@@ -117,7 +117,7 @@ class RankFit:
 
 
 def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
-    """Return the result of sharding the matched tensors. ``heads`` are the rules that may split heads."""
+    """Return the result of sharding tensors over ``ranks``. ``heads`` are the rules that may split heads."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reasons: dict[int, str] = {}
@@ -180,8 +180,8 @@ def _count_repeats(cut: TensorSharding) -> int:
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
 
-    A rule has one ``pad_to`` for all tensors that it matches. Rules with sections are left out: sections may
-    be heads of queries and keys, and with padding, queries would use other keys.
+    A rule has one ``pad_to`` for all tensors that it matches. Rules with sections are left out, too: sections
+    may be heads of queries and keys, and with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:

@@ -185,8 +185,7 @@ def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents
 class _Solver:
     """Finds the unsharded shapes of tensors, and how they were sharded.
 
-    If the plan was inferred (``automatic``), embeddings may be padded, replicated, or sharded along the other
-    axis.
+    With an ``automatic`` plan, embeddings may be padded, replicated, or sharded along the other axis.
     """
 
     def __init__(self, config: Mapping[str, Any], names: Names, *, automatic: bool) -> None:

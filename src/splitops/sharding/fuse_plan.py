@@ -52,7 +52,7 @@ class FusePlan(Runnable):
 
     Attributes:
         checkpoint: the checkpoint to read.
-        tensors: tensors of the new checkpoint, in the order of the old one. Those of LoRA come first.
+        tensors: tensors of the new checkpoint, in the order of the old one. LoRA tensors come first.
         changed: for each rule that matches, its fused name, and the number of tensors before and after.
         adapter_config: the new ``adapter_config.json`` of a LoRA adapter, or None.
     """

@@ -85,10 +85,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of the rule that matches a fused tensor, and its parts; None if no rule matches.
-
-        Each part has the extents that copy it from the fused tensor. Its offset is that of the fused tensor.
-        """
+        """Return the index of a fused tensor's rule, and its parts with extents, or None without a rule."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -134,7 +131,7 @@ class Fusions:
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
         check_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
-        """Return the fused tensor of a group, at the place of its first part, and the extents from its parts.
+        """Return the fused tensor of a group, with the place of its first part, and the extents from parts.
 
         Scalar parts of an expert must be equal: ``check_equal`` is called with the indices of two of them.
         """
@@ -161,7 +158,7 @@ class Fusions:
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
     def fuse_rows(self, group: FusedGroup, rows: Sequence[StoredTensor]) -> tuple[StoredTensor, list[Copied]]:
-        """Fuse vectors like :meth:`fuse`, even if parts are missing. The indices are the numbers of parts.
+        """Fuse vectors like :meth:`fuse`, even if parts are missing. The returned indices are part numbers.
 
         A missing part has the size that the rule sets, or that of another part.
         """

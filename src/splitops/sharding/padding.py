@@ -60,10 +60,7 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the path and the value of each positive integer in a configuration and its ``text_config``.
-
-    If the number of key heads is not set, it is yielded as the number of query heads.
-    """
+    """Yield the path and value of each size in a configuration. Key heads default to query heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -75,10 +72,7 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
 
 
 def classify_axis(tensor: StoredTensor, axis: int) -> str:
-    """Return the category of an axis, as in :data:`SIZE_KEYS`, or the key of ``config.json`` for its heads.
-
-    Return "" if the tensor's name implies neither.
-    """
+    """Return the category of an axis, or the configuration key for its heads, or "" if it is neither."""
     name, rank = tensor.name, len(tensor.shape)
     routes = _ROUTER.search(name) is not None
     if routes or (axis == 0 and "expert" in name and rank > 2):
@@ -99,7 +93,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
-    """Return matches with more kinds: :func:`classify_axis` is equal for all tensors of a kind."""
+    """Return matches whose kinds are divided, so that :func:`classify_axis` is the same within each kind."""
     categories = [
         tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
     ]
@@ -300,7 +294,7 @@ def _iter_changes(
 
 
 def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
-    """Return a kind with an unpadded axis of the category and size of the padded one of ``kind``, or None."""
+    """Return a kind whose unpadded axis has the category and size of the padded axis of ``kind``, or None."""
     axis_sharding = kind.axis_sharding
     assert axis_sharding is not None  # padded kinds have one
     counts, size = (

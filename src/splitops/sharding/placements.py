@@ -73,10 +73,7 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The number of each tensor's kind, and one tensor of each kind.
-
-        Tensors of one kind have the same type, shape and sharding.
-        """
+        """The number of each tensor's kind (type, shape and sharding), and one tensor of each kind."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
@@ -94,7 +91,7 @@ class Placements:
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
 
     def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return the bytes on each rank, including padding, of the tensors ``members``, by default all."""
+        """Return the bytes on each rank, with padding, of the tensors with indices ``members``, or of all."""
         numbers, kinds = self.kinds
         some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks

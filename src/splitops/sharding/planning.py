@@ -72,8 +72,8 @@ class ShardPlan(Runnable):
         rules: rule of each tensor.
         layout: name of the layout of the ranks' files.
         document: the plan document.
-        warnings: messages on files that are not copied, on tensors of rank 2 or more that only the closing
-            rule replicates, on padded sizes in ``config.json``, and on split attention heads.
+        warnings: messages about files that are not copied, tensors of rank 2 or more that only the closing
+            rule replicates, padded sizes in ``config.json``, and split attention heads.
         config: ``config.json`` of the ranks, or None if it does not change.
     """
 
@@ -180,7 +180,8 @@ def plan(
             only rank is a complete model for an engine that shards it itself. None means no padding,
             except that of the plan.
         layout: layout of the ranks' files. None selects that of the plan or, without one, ``"hf"``.
-        like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
+        like: folder of an unsharded checkpoint with the same tensors. A distributed checkpoint is read as if
+            its tensors were in these files.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
             it is not copied, and there is a warning.
@@ -325,7 +326,7 @@ def _match(
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them. ``pad`` prepares kinds for padding."""
+    """Read a checkpoint and a plan, and match them. ``pad`` divides kinds for :func:`pad_sizes`."""
     document, called = _read_plan(plan)
     checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]

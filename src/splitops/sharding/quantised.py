@@ -49,10 +49,7 @@ def iter_module_rules(
 
 
 def _iter_rules(out: bool, kind: str, values: _Values, names: Sequence[str]) -> Iterator[RuleDocument]:
-    """Yield the rules of a kind of storage, for outputs (``out``) or inputs, with ``values`` filled in.
-
-    The kind "" has no rules.
-    """
+    """Yield the rules of storage ``kind`` for outputs or inputs, with ``values`` filled in; none for ""."""
     if not kind:
         return
     stored = read_table("quantised.toml")[kind]

@@ -56,7 +56,7 @@ class RankTensor(LazyTensor):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
-        """Return a ``torch.Tensor`` that shares the mapped memory. Writing to it does not change the file.
+        """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, but not the file.
 
         Raises:
             ArrayError: PyTorch has not been imported, or has no dtype for the elements.
