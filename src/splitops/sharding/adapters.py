@@ -36,7 +36,7 @@ Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
 
 
 class Adapter:
-    """A LoRA adapter to fuse or unfuse. Each module has tensors by leaf, such as ``lora_A.weight``."""
+    """A LoRA adapter to fuse or unfuse. Each of its modules has tensors such as ``lora_A.weight``."""
 
     def __init__(self, checkpoint: Checkpoint, config: Any, fusions: Fusions) -> None:
         """Find the modules and check their shapes. ``config`` is the content of ``adapter_config.json``."""
@@ -157,7 +157,7 @@ class Adapter:
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
 
     def format_config(self) -> bytes:
-        """Return the new ``adapter_config.json``. All changes must have been iterated over."""
+        """Return the new ``adapter_config.json`` after :meth:`iter_changes` has yielded all changes."""
         found: dict[str, tuple[int, float]] = {}
         for module, (rank, scale) in self._scales.items():
             alpha = math.sqrt(scale * rank) if self._config.get("use_rslora") else float(scale * rank)
@@ -185,7 +185,10 @@ def is_adapter(checkpoint: Checkpoint) -> bool:
 
 
 def _widen(form: Form, size: int, width: int, column: int) -> Form:
-    """Convert extents of one-byte rows to rows of ``size`` bytes, at byte ``column`` of ``width`` bytes."""
+    """Convert extents of one-byte rows to rows of ``size`` bytes.
+
+    Each row is copied to the offset ``column`` in a target row of ``width`` bytes.
+    """
     if sum(each.runs for each in form) > _MAX_RUNS:
         raise PlanError(f"more than {_MAX_RUNS} groups of rows")
     rows = [

@@ -108,7 +108,7 @@ def iter_strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, in
 
 
 def count_bytes(elements: int, unit: Unit) -> int:
-    """Return the size of ``elements`` in bytes. Raise PlanError if they do not fill complete packed bytes."""
+    """Return the size of ``elements`` in bytes. Raise PlanError if they end inside of packed bytes."""
     if elements % unit.elements:
         raise PlanError(f"a shard would end between {unit.elements} elements that share {unit.bytes} bytes")
     return elements // unit.elements * unit.bytes

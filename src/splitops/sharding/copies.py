@@ -34,7 +34,7 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Return one extent per target range, ordered by target. Raise PlanError if bytes of others differ."""
+    """Keep one extent per target range, ordered by target. Raise PlanError if the copied bytes differ."""
     table = extents.table.copy()
     table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # a single run has no stride
     keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)

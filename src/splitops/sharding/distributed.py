@@ -227,7 +227,7 @@ def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]
 
 
 def _warn_of_missing(files: Sequence[str]) -> list[str]:
-    """Return a warning if rank numbers are missing in the file names."""
+    """Return a list with a warning if ranks are missing in the file names, otherwise an empty list."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)

@@ -1,4 +1,4 @@
-"""Public function that plans to unfuse or fuse the tensors of a checkpoint."""
+"""Public functions that plan to fuse or unfuse the tensors of a checkpoint."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of a fused tensor's rule, and its parts with extents, or None without a rule."""
+        """Return the index of the rule that matches a fused tensor, and its parts with extents, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -131,9 +131,10 @@ class Fusions:
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
         check_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
-        """Return the fused tensor of a group, with the place of its first part, and the extents from parts.
+        """Return the fused tensor of a group, and the extents from its parts.
 
-        Scalar parts of an expert must be equal: ``check_equal`` is called with the indices of two of them.
+        The tensor has the place of its first part. Scalar parts of an expert must be equal: ``check_equal``
+        is called with the indices of two of them.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1

@@ -125,6 +125,6 @@ def _evaluate(names: Names, name: str) -> int:
 
 
 def _find_unit(elements: int, heads: str, names: Names) -> int:
-    """Return the elements per head, including fused parts; 1 if unknown or if they do not divide the axis."""
+    """Return the elements per head, including fused parts, or 1 if unknown or not a divisor of the axis."""
     count, size = _evaluate(names, heads), _evaluate(names, "head_dim")
     return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

@@ -72,7 +72,7 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
 
 
 def classify_axis(tensor: StoredTensor, axis: int) -> str:
-    """Return the category of an axis, or the configuration key for its heads, or "" if it is neither."""
+    """Return the category of an axis, the configuration key for its heads, or "" if neither is known."""
     name, rank = tensor.name, len(tensor.shape)
     routes = _ROUTER.search(name) is not None
     if routes or (axis == 0 and "expert" in name and rank > 2):

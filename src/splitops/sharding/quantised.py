@@ -1,7 +1,8 @@
 """Sharding rules for the tensors of quantised modules, by quantisation method.
 
 Weights, zero points and scales are sharded at the same elements, never inside of a packed word, a group or a
-block. A key that a configuration omits is never guessed. ``tables/quantised.toml`` has the kinds of storage.
+block. Omitted numbers of bits and group sizes are never guessed. ``tables/quantised.toml`` has the kinds of
+storage.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def iter_module_rules(
 
 
 def _iter_rules(out: bool, kind: str, values: _Values, names: Sequence[str]) -> Iterator[RuleDocument]:
-    """Yield the rules of storage ``kind`` for outputs or inputs, with ``values`` filled in; none for ""."""
+    """Yield the rules of storage ``kind`` ("" has none) for outputs or inputs, with ``values`` filled in."""
     if not kind:
         return
     stored = read_table("quantised.toml")[kind]

@@ -130,9 +130,9 @@ def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
 class AxisSharding:
     """The rule by which an axis is sharded, as documented in ``plan.schema.json``.
 
-    All numbers are elements; ``pack`` elements share an index of the axis. If ``sections`` is None, there
-    is one section. ``replicate`` has the indices of sections whose units repeat on surplus ranks. Each
-    section is padded to a multiple of ``pad_to``; 0 means no padding.
+    All numbers are elements; ``pack`` elements share an index of the axis. There is one section if
+    ``sections`` is None. ``replicate`` has the indices of sections whose units repeat if there are more ranks
+    than units. Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
 
     axis: int

@@ -110,7 +110,7 @@ def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _check_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
-    """Check that quantised weights and their scales can be fused by rows. Raise PlanError if not."""
+    """Check that quantised weights and their scales can be fused by rows. Raise PlanError otherwise."""
     method = stated.get("quant_method") if isinstance(stated, Mapping) else None
     unpacked = ("float-quantized", "int-quantized", "naive-quantized")
     known = method in ("modelopt", "nvfp4") or (
