@@ -81,7 +81,7 @@ def _join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _find_axes(binding: Binding) -> tuple[int, ...]:
-    """Return the axes that may be split: its axis, or all of valid size; empty if the rank is unknown."""
+    """Return the possible split axes: the known one, or all of valid size; empty if the rank is unknown."""
     shape = binding.data.shape
     if shape is None:
         return ()
