@@ -116,5 +116,5 @@ def to_text(value: float) -> str:
 
 
 def make_printable(text: str) -> str:
-    """Replace unprintable characters by U+FFFD."""
+    """Replace unprintable characters with U+FFFD."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)

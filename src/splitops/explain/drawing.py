@@ -73,7 +73,7 @@ class _Drawing:
         return self.canvas.to_document(self.width, round(self.y + 24))
 
     def _write(self, text: str, size: int, line: int, **style: str) -> None:
-        """Write a text, wrapped into lines, at the current position."""
+        """Write text at the current position, wrapped into lines, and move below it."""
         for one in textwrap.wrap(text, int((self.width - 2 * self.margin) / (0.58 * size))):
             self.canvas.add_text(self.margin, self.y, one, size=size, **style)
             self.y += line

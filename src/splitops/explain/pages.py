@@ -19,7 +19,7 @@ def read_page_file(package: str, name: str) -> str:
 
 
 def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
-    """Fill a template, with a content security policy that allows only its own styles and script.
+    """Fill a template. Its content security policy allows only its own styles and script.
 
     The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of ``texts``. The
     ``texts`` are HTML: the caller must escape untrusted text in them. ``pictures`` is the style of the SVG

@@ -1,6 +1,6 @@
-"""Shard, merge and reshard checkpoints of models, with bounded memory.
+"""Shard, merge, reshard, fuse and unfuse model checkpoints, with bounded memory.
 
-A tensor is sharded by a Split or VariadicSplit along one axis, with their size rules. A merge is the inverse.
+A tensor is sharded along one axis by the size rules of Split or VariadicSplit. A merge is the inverse.
 """
 
 from __future__ import annotations

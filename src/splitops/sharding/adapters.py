@@ -1,8 +1,8 @@
-"""LoRA adapters of PEFT: fused and unfused like the modules of their base model.
+"""Fuse and unfuse LoRA adapters of PEFT like the modules of their base model.
 
 An adapter adds ``scale * B @ A`` to the weight of a module. Each unfused part gets A and its rows of B. A
-fused module gets the A of its parts if all are equal. Otherwise, it gets all A, one below the other, and B
-has the B of each part in its own columns and zeros elsewhere.
+fused module gets the A of its parts if all are equal. Otherwise, it gets all A, stacked by rows, and its B
+has the B of each part in separate columns and zeros elsewhere.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ CONFIG: Final = "adapter_config.json"
 _A, _B, _MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 _MAX_RUNS: Final = 1 << 20
 _NAME: Final = re.compile(r"(base_model\.model\.)?(.+)\.(lora_(?:[AB]\.weight|B\.bias|magnitude_vector))")
-"""Prefix, module and leaf of the name of a tensor."""
+"""Pattern of tensor names. The groups are the prefix, the module and the leaf."""
 
 Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
-"""The index of the rule or None, the number of tensors that it replaces, and the new tensors."""
+"""The index of the rule or None, the number of old tensors, and the new tensors with their sources."""
 
 
 class Adapter:
-    """An adapter to fuse or unfuse: the tensors of each module by leaf, such as ``lora_A.weight``."""
+    """A LoRA adapter to fuse or unfuse. Each of its modules has tensors such as ``lora_A.weight``."""
 
     def __init__(self, checkpoint: Checkpoint, config: Any, fusions: Fusions) -> None:
-        """Find the modules. ``config`` is the content of ``adapter_config.json``."""
+        """Find the modules and check their shapes. ``config`` is the content of ``adapter_config.json``."""
         if not isinstance(config, dict) or config.get("peft_type") != "LORA":
             raise PlanError(f"{checkpoint.name}: {CONFIG} does not set peft_type = 'LORA'")
         self._checkpoint, self._config, self._fusions = checkpoint, config, fusions
@@ -66,9 +66,9 @@ class Adapter:
                 raise PlanError(f"{said}, which are not LoRA of a linear module")
 
     def iter_changes(self, *, to_fused: bool) -> Iterator[Change]:
-        """Yield the new tensors of each module, then all others."""
+        """Yield the changes to the LoRA modules, then all other tensors, which do not change."""
         modules, fusions, tensors = list(self._modules), self._fusions, self._checkpoint.tensors
-        # A vector with a byte for each row of B is fused and unfused like the rows of a weight.
+        # Each B is represented by a vector with one byte per row, which is fused and unfused like a weight.
         b = [tensors[leaves[_B]] for leaves in self._modules.values()]
         rows = [
             each._replace(name=f"{module}.weight", shape=each.shape[:1], size=each.shape[0], unit=BYTE)
@@ -97,7 +97,10 @@ class Adapter:
     def _build(
         self, rows: StoredTensor, sources: Sequence[tuple[str, Form]]
     ) -> Iterator[tuple[StoredTensor, Sequence[Copied]]]:
-        """Yield the tensors of a module, which is named by ``rows``, from the rows of other modules."""
+        """Yield the tensors of the new module that ``rows`` names, each with the extents that fill it.
+
+        ``sources`` lists the old modules, each with the extents from its rows to ``rows``.
+        """
         module, tensors = rows.name.removesuffix(".weight"), self._checkpoint.tensors
         held = [self._modules[name] for name, _ in sources]
         a = [tensors[leaves[_A]] for leaves in held]
@@ -131,7 +134,7 @@ class Adapter:
             yield first._replace(name=name, shape=shape, size=math.prod(shape) * item), copied
 
     def _are_equal(self, indices: Sequence[int]) -> bool:
-        """Return whether tensors are equal: their shapes, types and bytes."""
+        """Return whether the tensors with these indices have equal shapes, types and bytes."""
         tensors = [self._checkpoint.tensors[index] for index in indices]
         if any((each.shape, each.code) != (tensors[0].shape, tensors[0].code) for each in tensors):
             return False
@@ -144,7 +147,7 @@ class Adapter:
         return False
 
     def _find_scale(self, module: str, rank: int) -> Fraction:
-        """Return the scale of a module, or the square of it with ``use_rslora``."""
+        """Return the scale of a module, or its square with ``use_rslora``."""
         alpha, patterns = self._config.get("lora_alpha", 8), self._config.get("alpha_pattern") or {}
         if not isinstance(patterns, dict) or any(re.fullmatch(r"[\w.-]+", key) is None for key in patterns):
             raise PlanError(f"{CONFIG}: alpha_pattern is {shown(patterns)}, but its keys must be modules")
@@ -154,7 +157,7 @@ class Adapter:
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
 
     def format_config(self) -> bytes:
-        """Return the new ``adapter_config.json``, after :meth:`iter_changes`."""
+        """Return the new ``adapter_config.json`` after :meth:`iter_changes` has yielded all changes."""
         found: dict[str, tuple[int, float]] = {}
         for module, (rank, scale) in self._scales.items():
             alpha = math.sqrt(scale * rank) if self._config.get("use_rslora") else float(scale * rank)
@@ -172,17 +175,20 @@ class Adapter:
 
 @lru_cache(maxsize=4096)
 def copy_all(size: int, target: int = 0) -> Form:
-    """Return the extents that copy a tensor of ``size`` bytes to an offset."""
+    """Return the extents that copy a tensor of ``size`` bytes to the offset ``target``."""
     return (make_contiguous(0, 0, 0, target, size),) if size else ()
 
 
 def is_adapter(checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint has tensors of LoRA."""
+    """Return whether a checkpoint has LoRA tensors."""
     return any(_NAME.fullmatch(tensor.name) for tensor in checkpoint.tensors)
 
 
 def _widen(form: Form, size: int, width: int, column: int) -> Form:
-    """Convert extents of rows of one byte. Rows of ``size`` bytes go to a column of ``width`` bytes."""
+    """Convert extents of one-byte rows to rows of ``size`` bytes.
+
+    Each row is copied to the offset ``column`` in a target row of ``width`` bytes.
+    """
     if sum(each.runs for each in form) > _MAX_RUNS:
         raise PlanError(f"more than {_MAX_RUNS} groups of rows")
     rows = [

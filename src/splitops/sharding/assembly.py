@@ -27,10 +27,10 @@ def assemble_files(
     out: Path,
     changed: Mapping[str, bytes] = MappingProxyType({}),
 ) -> FilePlan:
-    """Return the file plan that writes the tensor files ``layout`` and other files into the folder ``out``.
+    """Return the file plan that writes the tensor files of ``layout`` and other files into ``out``.
 
-    ``written`` has more files to write. ``homes`` has the folders for sidecar files, and whether each gets
-    all of them. The others get only shared files, whose contents ``changed`` may replace.
+    ``written`` lists more files to write. ``homes`` lists the folders for sidecar files, and whether each
+    gets all of them or only the shared ones. In the latter, ``changed`` replaces the contents of some files.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

@@ -1,4 +1,4 @@
-"""Boxes: pieces of a tensor along any axes. Checks that they cover a tensor, and locates their bytes."""
+"""Boxes: pieces of a tensor along any axes. Checks that they cover the tensor, and locates their bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = 
     ]
     if math.prod(map(len, edges)) > _MAX_CELLS:
         raise PlanError(f"{len(filled)} pieces of shape {brief(shape)} need more than {_MAX_CELLS} cells")
-    cut = [axis for axis, found in enumerate(edges) if len(found) != 1]  # NumPy supports only a few axes
+    cut = [axis for axis, found in enumerate(edges) if len(found) != 1]  # NumPy limits the number of axes
     counts = np.zeros([len(edges[axis]) for axis in cut] if math.prod(shape) else 0, np.int32)
     covered = 0
     for box in filled:
@@ -93,10 +93,10 @@ def locate_box(tensor: StoredTensor, box: Box, source: int, offset: int) -> list
 
 
 def iter_strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, int, int]]) -> Iterator[Extent]:
-    """Yield the extents from a strided view of a tensor (source 0) to another tensor (target 0).
+    """Yield the extents that copy a strided view of a tensor (source 0) into another tensor (target 0).
 
-    The view begins at the flat index ``begin``. ``walks`` has for each axis the size, and the strides in the
-    tensor and in the target, in elements.
+    The view starts at flat index ``begin``. ``walks`` lists, for each axis, its size, its stride in the
+    tensor and its stride in the target, all in elements.
     """
     if not all(count for count, _, _ in walks):
         return
@@ -108,7 +108,7 @@ def iter_strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, in
 
 
 def count_bytes(elements: int, unit: Unit) -> int:
-    """Return the size in bytes of ``elements`` packed elements."""
+    """Return the size of ``elements`` in bytes. Raise PlanError if they end inside of packed bytes."""
     if elements % unit.elements:
         raise PlanError(f"a shard would end between {unit.elements} elements that share {unit.bytes} bytes")
     return elements // unit.elements * unit.bytes

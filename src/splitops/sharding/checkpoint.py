@@ -1,4 +1,4 @@
-"""Reader of checkpoints: the tensors of a model's folder, and their places in files. Files are untrusted.
+"""Read checkpoints: the tensors in a model's folder, and their places in files. Files are untrusted.
 
 A folder contains ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
 """
@@ -31,9 +31,10 @@ _MAX_GAPS: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """A tensor file of the unsharded checkpoint. Its literals are the bytes outside of tensors, by offset.
+    """A tensor file of the unsharded checkpoint.
 
-    The files of ranks have the same safetensors ``metadata``.
+    ``literals`` are the bytes outside of its tensors, with their offsets. Gaps of zeros are left out. The
+    files of ranks have the same safetensors ``metadata``.
     """
 
     name: str
@@ -52,13 +53,13 @@ class Checkpoint:
         tensors: the unsharded tensors, with safetensors types. ``file`` is an index into ``files``,
             ``offset`` an offset in that file.
         sources: files that store the bytes.
-        held: extents from ``sources`` to tensors, ordered by the index of the tensor, which is the target.
-            None if ``sources`` are ``files``, so that ``tensors`` have the offsets.
+        held: extents from ``sources`` to tensors, sorted by their target, the index of the tensor. None if
+            ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
         others: sidecar files.
-        config: content of ``config.json``; empty without one.
-        tied: names of tensors that share all bytes with another one, and the name of that one.
+        config: content of ``config.json``; empty if there is none.
+        tied: names of tensors that share all bytes with one of ``tensors``, mapped to its name.
         plan: the document of the plan by which ranks were sharded, or None.
-        warnings: messages on files that are not copied.
+        warnings: messages, for example about files that are not copied.
     """
 
     name: str
@@ -146,7 +147,7 @@ def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[i
 
 
 def read_config(others: Sequence[SidecarFile]) -> Mapping[str, Any]:
-    """Return the content of ``config.json``, or an empty mapping if there is none."""
+    """Return the content of ``config.json`` among sidecar files, or an empty mapping if there is none."""
     for other in others:
         if other.name == "config.json":
             content = other.source.read(0, other.source.size)
@@ -158,7 +159,10 @@ def read_config(others: Sequence[SidecarFile]) -> Mapping[str, Any]:
 
 
 def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint:
-    """Read an ONNX model. Its external tensors are the checkpoint, and the model itself is a sidecar file."""
+    """Read an ONNX model. Its external tensors are the checkpoint, and the model itself is a sidecar file.
+
+    ``names`` lists the files in its folder among which other sidecar files are found.
+    """
     path = model.path
     try:
         contents = get_format("onnx").read(model)
@@ -195,7 +199,7 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
 
 
 def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
-    """Return the names of tensors that share all bytes with another one, and the name of that one."""
+    """Return the names of tensors that share all bytes with an earlier one, mapped to its name."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
     tied: dict[str, str] = {}
     for before, tensor in pairwise(ordered):

@@ -1,4 +1,4 @@
-"""Copies of the same elements on several ranks: compares them and keeps one."""
+"""Compare the copies of elements on several ranks, and keep one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCK: Final = 1 << 20
 
 
 def check_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
-    """Check block by block that two stored copies of the same elements are equal."""
+    """Compare two stored copies of the same elements block by block. Raise PlanError if they differ."""
     if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # contiguous
         kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
     step = max(1, _BLOCK // max(kept.stride, copy.stride))
@@ -34,9 +34,9 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Return one of the extents to each target range, ordered by target, after comparing their bytes."""
+    """Keep one extent per target range, ordered by target. Raise PlanError if the copied bytes differ."""
     table = extents.table.copy()
-    table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # the stride of a single run
+    table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # a single run has no stride
     keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)
     places = table[:, keys]
     order = np.lexsort(places.T[::-1])

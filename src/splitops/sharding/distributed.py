@@ -27,11 +27,11 @@ from splitops.sharding.placements import lay_out_file
 _SINGLE: Final = "model.safetensors"
 _METADATA: Final = {"format": "pt"}
 _PICKLED: Final = re.compile(r".*_rank\d+\.bin")
-"""File names of accelerate for shards of FSDP that are not distributed checkpoints of PyTorch."""
+"""Pattern of accelerate's file names for FSDP shards that are not distributed checkpoints of PyTorch."""
 
 
 class _Saved(NamedTuple):
-    """A stored piece, its box in the complete tensor, the index of its file, and the number of its part."""
+    """A stored piece, its box in the complete tensor, and the index and the part number of its file."""
 
     tensor: StoredTensor
     box: Box
@@ -80,8 +80,8 @@ def read_distributed(
 ) -> Checkpoint:
     """Read a distributed checkpoint. Its unsharded files are those of ``like``, or one file per part.
 
-    Without ``like``, the size of a tensor is the end of its last piece, so a missing file at the end cannot
-    be detected. ``strict`` rejects a folder with other tensor files.
+    Without ``like``, the size of a tensor is the end of its last piece. If this piece is missing, only the
+    total size in an index can reveal it. ``strict`` rejects a folder with other tensor files.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
@@ -123,7 +123,7 @@ def read_distributed(
 
 
 def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
-    """Yield the pieces in a file. Their offsets in the complete tensors are in its metadata."""
+    """Yield the pieces in a file, whose metadata has their offsets in the complete tensors."""
     contents = get_format("safetensors").read(source)
     stated = contents.metadata.get(INFO)
     info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
@@ -147,7 +147,7 @@ def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
 
 
 def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
-    """Return the complete tensor to which pieces belong, without a place in a file."""
+    """Return the complete tensor to which pieces belong. Its place in a file is not set."""
     first = pieces[0].tensor
     for piece in pieces:
         if (piece.tensor.code, len(piece.box.shape)) != (first.code, len(first.shape)):
@@ -164,7 +164,7 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
 def lay_out_files(
     groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out each group of tensors in a file. Return tensors, files, and the index of several files."""
+    """Lay out each group of tensors in a file. Return tensors, files, and a list with their index, if any."""
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
@@ -184,7 +184,7 @@ def lay_out_files(
 
 
 def _iter_extents(index: int, tensor: StoredTensor, pieces: Sequence[_Saved]) -> Iterator[Extent]:
-    """Yield the extents of all pieces to a tensor. They may overlap only if two pieces have the same box."""
+    """Yield the extents from all pieces to a tensor. Pieces may overlap only if they have the same box."""
     try:
         check_boxes(tuple(sorted({piece.box for piece in pieces})), tensor.shape)
         for piece in pieces:
@@ -213,7 +213,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check an index in the same folder: its tensors exist, and its total size, if declared, is right."""
+    """Check each index among sidecar files: its tensors exist, and a declared total size is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
@@ -227,7 +227,7 @@ def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]
 
 
 def _warn_of_missing(files: Sequence[str]) -> list[str]:
-    """Return a warning if rank numbers are missing in the file names."""
+    """Return a list with a warning if ranks are missing in the file names, otherwise an empty list."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)

@@ -22,7 +22,7 @@ def get_schema(name: str) -> dict[str, Any]:
 
 
 def read(path: Path, *, limit: int = 16 << 20) -> Any:
-    """Read a TOML document if the extension is .toml, otherwise JSON, of at most ``limit`` bytes."""
+    """Read a document of at most ``limit`` bytes. It is TOML if the extension is .toml, otherwise JSON."""
     try:
         return parse(read_bounded(path, limit=limit), shown_path(path), toml=path.suffix.lower() == ".toml")
     except ModelError as error:
@@ -30,7 +30,7 @@ def read(path: Path, *, limit: int = 16 << 20) -> Any:
 
 
 def read_inside(folder: DataFolder, name: str, *, limit: int) -> Any:
-    """Read a JSON document in a folder, of at most ``limit`` bytes."""
+    """Read a JSON document of at most ``limit`` bytes in a folder."""
     try:
         return parse(folder.read(name, limit=limit), shown_path(folder.path / name))
     except ModelError as error:
@@ -50,7 +50,7 @@ def parse(content: bytes, name: str, *, toml: bool = False, infinite: bool = Fal
 
 
 def validate(value: Any, kind: str, name: str) -> None:
-    """Check a document against the schema of its kind; a PlanError names the first problem."""
+    """Check a document against the schema of its kind. Raise PlanError with the first problem."""
     found = find_problem(value, get_schema(kind))
     if found is not None:
         place, what = found

@@ -27,7 +27,7 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 @dataclass(frozen=True)
 class RankRow:
-    """The tensors of one rule, type and shape, and the bytes of all of them by rank.
+    """The tensors with the same rule, type and shape, and their total bytes on each rank.
 
     If the tensors are on different ranks, ``cut`` is that of the first one.
     """
@@ -47,7 +47,7 @@ class RankRow:
 
     @property
     def sizes(self) -> str:
-        """The sizes along the axis, such as "2 x 4 + 1 x 3", and those of pieces of fused sections."""
+        """The numbers and sizes of shards, such as "2 x 4 + 1 x 3", and the piece sizes of fused sections."""
         if self.cut.axis is None:
             return "one rank each" if self.is_assigned else "whole"
         shards = [shard for shard in self.cut.shards if shard is not None]
@@ -59,7 +59,7 @@ class RankRow:
 
     @property
     def repeats(self) -> str:
-        """The elements of the axis that several ranks store, with the number of ranks, and the padding."""
+        """How many elements of the axis several ranks store, on how many ranks, and how many are padding."""
         if self.cut.axis is None:
             return "" if self.is_assigned or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
@@ -113,8 +113,8 @@ def make_rows(plan: ShardPlan) -> list[RankRow]:
 def draw(plan: ShardPlan) -> str:
     """Draw which rank stores which elements, as a self-contained SVG document.
 
-    Each :class:`RankRow` is a line with one bar per rank. A bar is the complete axis, and the elements of the
-    rank have its colour.
+    Each :class:`RankRow` is a line with one bar per rank. A bar represents the complete axis, on which the
+    elements of the rank are coloured. Only the first 16 ranks and 200 rows are drawn.
     """
     rows = make_rows(plan)
     shown, ranks = rows[:_MAX_ROWS], min(plan.ranks, _MAX_RANKS)

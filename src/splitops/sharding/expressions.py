@@ -25,7 +25,7 @@ _DEFAULTS: Final = {
 
 
 class Names:
-    """The names in expressions of a plan: its variables, then the integers of ``config.json``.
+    """The names in the expressions of a plan: its variables, or else the integers of ``config.json``.
 
     Examples:
         >>> names = Names({"q": "num_attention_heads * head_dim"}, {"num_attention_heads": 4, "head_dim": 8})
@@ -34,7 +34,7 @@ class Names:
     """
 
     def __init__(self, variables: Mapping[str, int | str], config: Mapping[str, Any]) -> None:
-        """Define names from variables, then from a configuration, then from its ``text_config``."""
+        """Look names up in the variables first, then in the configuration, then in its ``text_config``."""
         inner = config.get("text_config")
         self._config = {**inner, **config} if isinstance(inner, Mapping) else config
         self._variables = variables
@@ -42,7 +42,7 @@ class Names:
         self._open: list[str] = []
 
     def evaluate(self, expression: int | str) -> int:
-        """Return the value of an expression."""
+        """Return the value of an expression. Raise PlanError if it is invalid."""
         if isinstance(expression, int):
             return _check_range(expression, str(expression))
         try:

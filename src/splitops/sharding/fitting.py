@@ -117,7 +117,7 @@ class RankFit:
 
 
 def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
-    """Return the result of sharding the matched tensors over a number of ranks."""
+    """Return the result of sharding tensors over ``ranks``. ``heads`` are the rules that may split heads."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reasons: dict[int, str] = {}
@@ -151,7 +151,7 @@ def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFi
 
 
 def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
-    """Return the padding of a kind or None, the number of copies of units, and whether ranks stay empty."""
+    """Return the padding of a kind or None, how many ranks store a unit, and whether a rank stays empty."""
     axis_sharding, tensor = kind.axis_sharding, kind.tensor
     if axis_sharding is None:
         kind.check_place(ranks)
@@ -180,8 +180,8 @@ def _count_repeats(cut: TensorSharding) -> int:
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
 
-    A rule has one ``pad_to`` for all tensors that it matches. Sections have none: they may be heads of
-    queries and keys, and with padding, queries would use other keys.
+    A rule has one ``pad_to`` for all tensors that it matches. Rules with sections are left out, too: sections
+    may be heads of queries and keys, and with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:

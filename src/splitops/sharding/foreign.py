@@ -1,6 +1,8 @@
-"""Reader of ranks that other programs have written, without a manifest, by the plan of their sharding.
+"""Read checkpoints that other programs have written as one set of files per rank, without a manifest.
 
-Sizes follow from those of all ranks, the plan and ``config.json``. Files are untrusted.
+How the tensors were sharded comes from the given plan, or else from the file names, tensor names and
+``config.json``. The sizes of the whole tensors are computed from the plan, ``config.json`` and the parts on
+all ranks. Files are untrusted.
 """
 
 from __future__ import annotations
@@ -62,18 +64,18 @@ _FILES: Final = (
     r"tp_(\d{1,6})_\d+\.safetensors",
     r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors",
 )
-"""File names of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two of them), and the layout ``hf``."""
+"""File name patterns of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two patterns), and the layout ``hf``."""
 _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
-"""Keys of ``config.json``, and those of ``params.json`` of Meta's models."""
+"""Keys of ``config.json``, with the corresponding keys of ``params.json`` in Meta's models."""
 _Parts = Sequence[StoredTensor | None]
-"""The part of a tensor on each rank, or None."""
+"""The part of a tensor on each rank. It is None if the rank does not have the tensor."""
 _Solved = tuple[tuple[int, ...], TensorSharding]
 """The shape of an unsharded tensor, and its sharding."""
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
-    """Return the rank of each file in a folder of ranks by its name, or nothing for other paths."""
+    """Return the rank of each tensor file in a folder of ranks, by file name. Empty for other paths."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}
@@ -84,7 +86,7 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
             names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
     for pattern in _FILES:
         found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
-        if found and [*found] != ["consolidated.00.safetensors"]:  # which is a complete model
+        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model
             return found
     return {}
 
@@ -92,10 +94,11 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
 def read_foreign_ranks(
     path: Path, plan: Mapping[str, Any] | None, *, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read the unsharded checkpoint from the files of :func:`find_rank_files`, sharded by ``plan``.
+    """Read the unsharded checkpoint from the files that :func:`find_rank_files` returns for ``path``.
 
-    None is the plan of the program whose file or tensor names they are, or else the one of ``config.json``.
-    All copies of elements must be equal. ``strict`` rejects a folder with other tensor files.
+    ``plan`` is the one by which they were sharded. None infers it from file and tensor names and from
+    ``config.json``. Copies of an element on several ranks must be equal. ``strict`` rejects a folder with
+    other tensor files.
     """
     folder, found = DataFolder(path, allow_links), find_rank_files(path)
     names = sorted(entry.name for entry in path.iterdir())
@@ -105,7 +108,7 @@ def read_foreign_ranks(
         raise PlanError(
             f"{shown_path(path)} has only the ranks {brief(sorted({*found.values()}))} of {ranks}"
         )
-    files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # of all ranks
+    files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # shared by all ranks
     raise_file_limit(len(files))
     sources = [LocalFile(name, folder) for name in files]
     others, left, strays = find_other_files(folder, names, files)
@@ -149,7 +152,7 @@ def read_foreign_ranks(
 
 
 def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
-    """Return the plan of the program that has written the ranks."""
+    """Infer the plan of the ranks from their tensor names or, with rules for ``layout``, from ``config``."""
     shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     ranks = len(next(iter(parts.values())))
@@ -168,7 +171,7 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: s
 
 
 def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents:
-    """Return the extents from the files of ranks to the unsharded tensors."""
+    """Return the extents from the files of the ranks to the unsharded tensors."""
     numbers, found = placements.kinds[0], []
     for rank in range(placements.ranks):
         own = [(i, each[rank], each[0] if rank else None) for i, each in enumerate(parts)]
@@ -192,7 +195,7 @@ class _Solver:
         self.warnings: list[str] = []
 
     def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
-        """Return the unsharded tensor of the parts, without a place in a file, and its sharding."""
+        """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
         first = next(part for part in parts if part is not None)
         kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
         counts = tuple(classify_axis(first, axis) for axis in range(len(first.shape)))
@@ -221,7 +224,10 @@ class _Solver:
         return self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
 
     def _find_axis(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> int | None:
-        """Return the axis along which a tensor is sharded, or None. Shapes show the one of an embedding."""
+        """Return the axis along which a tensor is sharded, or None if it is replicated.
+
+        With an automatic plan, the axis of an embedding is inferred from its shape and ``config.json``.
+        """
         axis, shape = find_axis(rule, first.shape), first.shape
         if not self._automatic or axis is None or len(shape) != 2 or len(parts) == 1:
             return axis
@@ -232,7 +238,7 @@ class _Solver:
         return None if ("vocab_size", shape[axis]) in self._sizes else axis
 
     def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
-        """Return the shape of a tensor whose parts have ``sizes`` along an axis, and its sharding."""
+        """Return the shape of the whole tensor whose parts have ``sizes`` along an axis, and its sharding."""
         counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
         known = [*self._list_sizes(rule, first, axis)] if axis == find_axis(rule, first.shape) else []
         smaller = [size for size in known if size < total]
@@ -246,7 +252,7 @@ class _Solver:
             raise PlanError(
                 f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
             )
-        if own.sections is None and total == size:  # of any sizes
+        if own.sections is None and total == size:  # the parts may have any sizes
             places = zip(accumulate(sizes, initial=0), sizes, strict=False)
             shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
             return shape, TensorSharding(axis, tuple(shards))
@@ -268,7 +274,7 @@ class _Solver:
         )
 
     def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:
-        """Yield the sizes that an axis may have by the plan or ``config.json``."""
+        """Yield the sizes that the unsharded axis may have according to the plan or ``config.json``."""
         sections = rule.fields.get("sections", [-1])
         if -1 not in sections:
             yield sum(map(self._names.evaluate, sections))
@@ -279,7 +285,7 @@ class _Solver:
                 own = {size for key, size in self._sizes if "head_dim" in key}
                 own.add(self._names.evaluate("head_dim"))
                 heads = [size for key, size in self._sizes if counts.removeprefix("num_") in key]
-                times = (1, 2) if counts == QUERIES else (1,)  # with a gate
+                times = (1, 2) if counts == QUERIES else (1,)  # 2 with a fused gate
                 yield from {n * size * each // pack for n in heads for size in own for each in times}
         elif counts in ("vocabulary", "inner"):
             found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
@@ -290,6 +296,6 @@ class _Solver:
 
 
 def _iter_integers(value: Any) -> Iterator[int]:
-    """Yield the positive integers in a JSON document: a model may have more sizes than are known here."""
+    """Yield all positive integers in a JSON document. Some sizes have keys that :data:`SIZE_KEYS` lacks."""
     for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
         yield from (each,) * (each > 0) if type(each) is int else _iter_integers(each)

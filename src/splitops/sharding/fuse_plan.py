@@ -1,4 +1,4 @@
-"""Public function that plans to unfuse or fuse the tensors of a checkpoint."""
+"""Public functions that plan to fuse or unfuse the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FusePlan(Runnable):
 
     Attributes:
         checkpoint: the checkpoint to read.
-        tensors: tensors of the new checkpoint, in the order of the old one.
+        tensors: tensors of the new checkpoint, in the order of the old one. LoRA tensors come first.
         changed: for each rule that matches, its fused name, and the number of tensors before and after.
         adapter_config: the new ``adapter_config.json`` of a LoRA adapter, or None.
     """
@@ -69,7 +69,7 @@ class FusePlan(Runnable):
 
     @pause_gc()
     def plan_files(self, out: AnyPath) -> FilePlan:
-        """Return the plan of the files with the new tensors, and of the sidecar files."""
+        """Return the plan that writes the new tensors and the sidecar files into the folder ``out``."""
         source = self.checkpoint
         files: list[TargetFile] = []
         where: dict[str, str] = {}
@@ -118,14 +118,14 @@ def fuse(
     """Plan to fuse tensors of a checkpoint or of a LoRA adapter, without writing anything.
 
     Args:
-        path: a model's folder with safetensors files, or an adapter's with ``adapter_config.json``.
+        path: folder of a model with safetensors files, or of an adapter with ``adapter_config.json``.
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` selects rules by ``config.json``.
         base: folder of an adapter's base model, whose ``config.json`` selects the rules and sets the sizes.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: as in :func:`plan`.
 
     Returns:
-        The plan. ``dry_run(out)`` returns its files, ``run(out)`` writes them.
+        The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
 
     Raises:
         PlanError: there are no rules for this model, the rules are malformed or do not match the shape of a
@@ -168,7 +168,7 @@ def _plan(
     if base is not None:
         found = read_inside(DataFolder(Path(base), allow_links), "config.json", limit=MAX_SMALL)
         config = found if isinstance(found, dict) else {}
-    if lora is not None:  # which is not quantised
+    if lora is not None:  # LoRA is not quantised
         config = {key: value for key, value in config.items() if key != "quantization_config"}
     if lora is not None and plan == "auto" and not config:
         raise PlanError(f"{checkpoint.name} is an adapter: pass the folder of its base model (--base FOLDER)")

@@ -1,4 +1,4 @@
-"""Rules that fuse tensors and unfuse them: names, shapes and extents, of unsharded tensors or of a rank."""
+"""Rules that fuse and unfuse tensors, unsharded ones or those of a rank: their names, shapes and extents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splitops.sharding.globs import Globs, fill_glob, list_wildcards, match_glob
 _MAX_ROWS: Final = 1 << 22
 _MAX_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
-"""Extents between a part and the fused tensor, relative to their first bytes."""
+"""Extents between a part and the fused tensor, relative to the first byte of each."""
 Copied = tuple[int, Form]
 """The index of a tensor, and the extents of its bytes."""
 _Part = tuple[tuple[int, ...], Form]
@@ -39,7 +39,7 @@ class FusionRule:
 
 
 class FusedGroup(NamedTuple):
-    """The parts of a fused tensor ``name``: the indices of their tensors, by expert and part."""
+    """The fused tensor ``name``: the index of its rule, and the indices of its parts by expert and part."""
 
     rule: int
     name: str
@@ -85,7 +85,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of the rule for a fused tensor, and its parts with extents from it, or None."""
+        """Return the index of the rule that matches a fused tensor, and its parts with extents, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -131,9 +131,10 @@ class Fusions:
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
         check_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
-        """Return the fused tensor of a group, without a place in a file, and the extents from its parts.
+        """Return the fused tensor of a group, and the extents from its parts.
 
-        All scalar parts of an expert must be equal, which ``check_equal`` checks for two indices of tensors.
+        The tensor has the place of its first part. Scalar parts of an expert must be equal: ``check_equal``
+        is called with the indices of two of them.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
@@ -158,7 +159,7 @@ class Fusions:
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
     def fuse_rows(self, group: FusedGroup, rows: Sequence[StoredTensor]) -> tuple[StoredTensor, list[Copied]]:
-        """Fuse vectors as :meth:`fuse` does, also if parts are missing. The indices are those of parts.
+        """Fuse vectors like :meth:`fuse`, even if parts are missing. The returned indices are part numbers.
 
         A missing part has the size that the rule sets, or that of another part.
         """
@@ -172,7 +173,7 @@ class Fusions:
         return self.fuse(group._replace(members={(0, part): part for part in own}), own, lambda *_: None)
 
     def has_rule(self, name: str, *, to_fused: bool) -> bool:
-        """Return whether a rule fuses or unfuses a tensor with a name."""
+        """Return whether a rule fuses, or without ``to_fused`` unfuses, the tensor ``name``."""
         return (self._parts if to_fused else self._wholes).find_index(name) is not None
 
     def _fuse(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
@@ -198,7 +199,7 @@ class Fusions:
 
 
 def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> tuple[int, ...]:
-    """Return the shape of parts that are concatenated along ``axis``, or along their only axis."""
+    """Return the shape of the concatenation of parts along ``axis``, or along the only axis of vectors."""
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):
@@ -213,7 +214,7 @@ def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> t
 def _unfuse(
     rule: FusionRule, tensor: StoredTensor, names: Names, sizes: Sequence[int] | None = None
 ) -> list[_Part]:
-    """Return the shape and the extents of each part of a fused tensor, by expert and part."""
+    """Return the shape and the extents of each part of a fused tensor, ordered by expert, then by part."""
     block = tensor.shape[1:] if rule.stack else tensor.shape
     transpose = rule.transpose and len(block) > 1
     if transpose:
@@ -249,7 +250,7 @@ def _unfuse(
 def _find_sizes(
     rule: FusionRule, size: int, groups: int, names: Names, sizes: Sequence[int] | None
 ) -> Sequence[int]:
-    """Return ``sizes``, or the sizes of parts that the rule sets, checked to fit ``size`` and ``groups``."""
+    """Return ``sizes`` or, by default, those of the rule. Check that they fit the axis and the groups."""
     count = len(rule.parts)
     if sizes is None and rule.sections is None:
         if size % count:

@@ -15,7 +15,7 @@ _TOKEN: Final = re.compile(r"\*+|\?|\{([A-Za-z_][A-Za-z0-9_]*)\}|[^*?{}]+|[{}]")
 class Globs:
     """A list of globs as one regular expression. The first glob that matches a name wins.
 
-    A brace that is not part of a capture, or a repeated capture, is a PlanError.
+    Raises PlanError if a brace is not part of a capture, or if a capture is repeated.
     """
 
     def __init__(self, globs: Iterable[str]) -> None:
@@ -36,7 +36,7 @@ class Globs:
         return None if found is None else self._keys[found.lastindex or 0][0]
 
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
-        """Return the index of the matching glob, and its captures including the last ``*``, or None."""
+        """Return the index of the matching glob, and its captures with that of its last ``*``, or None."""
         found = self._pattern.match(name)
         if found is None or found.lastindex is None:
             return None
@@ -87,7 +87,7 @@ def match_glob(glob: str, name: str) -> dict[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def _tokenise(glob: str) -> list[tuple[str, str]]:
-    """Return the tokens of a glob, each as the name of its capture, or "", and its text."""
+    """Return the tokens of a glob, each as the name of its capture ("" if it has none) and its text."""
     return [(t[1] or t[0][0] * (t[0][0] == "*"), t[0]) for t in _TOKEN.finditer(glob)]
 
 

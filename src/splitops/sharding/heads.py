@@ -20,7 +20,7 @@ _HEADS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("k_proj", "v_proj", "wk", "wv"), KEYS),
 }
-"""The key of ``config.json`` with the number of heads, by the last name of the module."""
+"""The ``config.json`` key for the number of heads, by the last component of the module name."""
 _READERS: Final = ("o_proj", "dense", "wo")
 """Modules whose inputs are heads. For all others, the outputs are."""
 _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
@@ -52,13 +52,13 @@ class HeadRule:
     """An axis of attention heads whose sharding rule does not keep heads together, as in transformers.
 
     Attributes:
-        kind: index of the tensors' kind.
-        rule: the rule.
-        axis: the axis.
-        size: size of the axis.
+        kind: index of the tensors' :class:`TensorKind`.
+        rule: the rule that shards the axis.
+        axis: axis of the heads.
+        size: size of this axis.
         pack: number of elements per index of the axis.
         unit: number of elements in a head.
-        alone: whether the axis may be padded with heads of zeros, so that queries keep their keys.
+        alone: whether heads of zeros may be appended, after which queries still use the same keys.
         shared: whether several query heads use one of these key heads.
     """
 
@@ -72,7 +72,7 @@ class HeadRule:
     shared: bool
 
     def has_split_head(self, cut: TensorSharding, ranks: int) -> bool:
-        """Return whether a sharding splits a head, and complete heads cannot be sharded over the ranks."""
+        """Return whether a sharding splits a head because complete heads cannot be divided over the ranks."""
         held = [piece for shard in cut.shards if shard for piece in shard.pieces]
         if all(piece.begin * self.pack % self.unit == 0 for piece in held):
             return False
@@ -92,7 +92,7 @@ class HeadRule:
 
 
 def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) -> tuple[HeadRule, ...]:
-    """Return the sharded axes of attention heads.
+    """Find the sharded axes of attention heads whose rule may split heads.
 
     Rules that gather their outputs are left out, since attention gets complete heads from them.
     """
@@ -117,7 +117,7 @@ def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Na
 
 
 def _evaluate(names: Names, name: str) -> int:
-    """Return the value of a name, or 0 if the configuration does not set it."""
+    """Return the value of a name, or 0 if it is undefined or invalid."""
     try:
         return names.evaluate(name)
     except PlanError:
@@ -125,6 +125,6 @@ def _evaluate(names: Names, name: str) -> int:
 
 
 def _find_unit(elements: int, heads: str, names: Names) -> int:
-    """Return the elements per head, including fused parts, or 1 if the heads do not divide the axis."""
+    """Return the elements per head, including fused parts, or 1 if unknown or not a divisor of the axis."""
     count, size = _evaluate(names, heads), _evaluate(names, "head_dim")
     return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

@@ -1,7 +1,7 @@
 """The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte by byte.
 
-It has the sharding of every tensor, but no offsets. A reader computes the layout again, and the files of the
-ranks must have the computed sizes and headers.
+It has the sharding of every tensor, but no offsets in the files of the ranks. A reader computes their layout
+again, and the files must have the computed sizes and headers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MANIFEST: Final = "manifest.json"
 SOURCE: Final = "source"
 """Name of the folder for the sidecar files of the source."""
 MARK: Final = "rank.json"
-"""Name of the file in a rank's folder with its number, the number of ranks, and the id of the run."""
+"""Name of the file in a rank's folder with its number, the number of ranks and the id of the run."""
 _LARGEST: Final = 1 << 30
 _MAX_MODEL: Final = 1 << 31
 
@@ -234,8 +234,8 @@ def _read_kind(
 ) -> tuple[StoredTensor, TensorSharding]:
     """Return a tensor of a kind, without a name and a place, and its sharding.
 
-    ``proved`` caches which shardings were checked for which sizes: many kinds share one, and it has an entry
-    for each rank.
+    ``proved`` caches which shardings were checked for which sizes: many kinds share a sharding, and a check
+    iterates over all ranks.
     """
     if stated["cut"] >= len(cuts):
         raise PlanError(f"a kind of tensors has cut {shown(stated['cut'])}, but there are {len(cuts)}")

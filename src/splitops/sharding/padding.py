@@ -24,19 +24,19 @@ _NAMES: Final = {
         r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
     ),
 }
-"""Names of the tensors with an axis of each category of sizes."""
+"""Patterns of the names of tensors with an axis of vocabulary or inner (intermediate) size."""
 SIZE_KEYS: Final = {
     "vocabulary": re.compile(r"vocab|num_embeddings"),
     "inner": re.compile(r"intermediate|ffn|inner|d_ff|mlp|feed_forward|expert_(dim|size|hidden)"),
     "experts": re.compile(r"^(moe_)?(num|n)_((?!shared)\w+_)?experts$"),
 }
-"""Keys of configurations for each category of sizes."""
+"""Patterns of configuration keys, by category of sizes."""
 
 _ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction_bias)$")
-"""Names of the tensors that route to experts, with one entry per expert along axis 0."""
+"""Pattern of the names of router tensors, which have one entry per expert along axis 0."""
 
 _FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
-"""Names of the tensors that may be gate and up projections, fused along one axis."""
+"""Pattern of the names of tensors that may be gate and up projections, fused along one axis."""
 
 _VLLM_PADDING: Final = 64
 """vLLM pads the vocabulary to a multiple of this."""
@@ -48,11 +48,11 @@ _Place = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PaddedConfig:
-    """The configuration of ranks.
+    """The ``config.json`` of padded ranks.
 
     Attributes:
         text: new content of ``config.json``, or None if it does not change.
-        warnings: a sentence for each size that changes, or that cannot be changed.
+        warnings: sentences about sizes that change or cannot be changed, and about the consequences.
     """
 
     text: bytes | None = None
@@ -60,7 +60,7 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the paths and sizes in a configuration and its ``text_config``, with default key heads."""
+    """Yield the path and value of each size in a configuration. Key heads default to query heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -72,7 +72,7 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
 
 
 def classify_axis(tensor: StoredTensor, axis: int) -> str:
-    """Return the category of an axis, or the key of its number of heads; "" if the name shows neither."""
+    """Return the category of an axis, the configuration key for its heads, or "" if neither is known."""
     name, rank = tensor.name, len(tensor.shape)
     routes = _ROUTER.search(name) is not None
     if routes or (axis == 0 and "expert" in name and rank > 2):
@@ -82,10 +82,10 @@ def classify_axis(tensor: StoredTensor, axis: int) -> str:
 
 
 def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> int:
-    """Return how many times a size is in an axis of ``length`` by ``pack`` elements, or 0 if it does not fit.
+    """Return how many times an axis of category ``counts`` contains ``size``, or 0 if it does not fit.
 
-    Gate and up projections may be fused, and shared experts may be one layer. The last element may not be
-    full, such as the last block of a scale.
+    The axis has ``length`` indices of ``pack`` elements. The last one may be incomplete, as in the scales of
+    blocks. A size may be repeated if gate and up projections are fused, or if shared experts are one layer.
     """
     times = length * pack // size
     limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
@@ -93,7 +93,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
-    """Divide kinds whose tensors, by their names, have different categories of sizes along an axis."""
+    """Return matches whose kinds are divided, so that :func:`classify_axis` is the same within each kind."""
     categories = [
         tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
     ]
@@ -108,16 +108,16 @@ def pad_sizes(
 ) -> tuple[Matches, list[str]]:
     """Pad intermediate and vocabulary sizes so that ``pad_for`` ranks get equal parts of complete units.
 
-    All tensors of a size in ``config`` are padded alike, and their scales and zero points with them. If some
-    of them are replicated, such as embeddings or shared experts, these are padded, too. ``matches`` are those
-    of :func:`separate_sizes`.
+    All tensors with a size in ``config`` are padded in the same way, including their scales and zero points,
+    and including replicated ones such as embeddings or shared experts. ``ranks`` is the number of ranks to
+    write. ``matches`` are those of :func:`separate_sizes`.
 
     Returns:
-        The matches, and a warning for each tensor with a size that is not in ``config`` and is left uneven.
+        The new matches, and a warning for each kind that is left uneven: ``config`` lacks its size.
 
     Raises:
-        PlanError: only some tensors of a size would be padded, ``ranks`` ranks would mix up fused parts, or
-            zeros would not be zeros after dequantisation.
+        PlanError: only some tensors of a size would be padded, sharding over ``ranks`` would mix fused parts,
+            or appended zeros would not be zeros after dequantisation.
     """
     sizes, warnings, kinds = dict(iter_sizes(config)), list[str](), list(matches.kinds)
     groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
@@ -166,9 +166,9 @@ def pad_sizes(
 def _pad_replicated(
     tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
 ) -> AxisSharding | None:
-    """Return the padding of an axis of a replicated tensor, or None if the axis is not certainly of ``size``.
+    """Return how a replicated tensor is padded, or None unless exactly one axis certainly has ``size``.
 
-    These are axes of the vocabulary, and of shared experts that no rule shards.
+    Such axes are those of the vocabulary, and those of shared experts that no rule shards.
     """
     if counts == "inner" and "shared" not in tensor.name:
         return None
@@ -192,9 +192,9 @@ def _pad_replicated(
 def _find_size(
     tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
-    """Return the size in a configuration that an axis has, and how many of them are in one section.
+    """Return the size in a configuration that an axis consists of, and how often each section contains it.
 
-    They are 0 if the configuration has no such size.
+    Both are 0 if the configuration has no such size.
     """
     length, parts = tensor.shape[own.axis], len(own.sections or (0,))
     found = [
@@ -210,9 +210,10 @@ def _find_size(
 def make_padded_config(
     matches: Matches, cuts: Sequence[TensorSharding], config: Mapping[str, Any], layout: str
 ) -> PaddedConfig:
-    """Return the configuration of ranks with padded sizes.
+    """Return the ``config.json`` of ranks with padded sizes.
 
-    The layout ``dcp`` has no padding, and vLLM pads the vocabulary itself.
+    It does not change for the layout ``dcp``, which has no padding. For ``vllm``, a vocabulary size does not
+    change if it grows by less than vLLM's own padding.
     """
     if not config or layout == "dcp":
         return PaddedConfig()
@@ -293,7 +294,7 @@ def _iter_changes(
 
 
 def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
-    """Return a kind with an unpadded axis of the same category and size as the padded axis of ``kind``."""
+    """Return a kind whose unpadded axis has the category and size of the padded axis of ``kind``, or None."""
     axis_sharding = kind.axis_sharding
     assert axis_sharding is not None  # padded kinds have one
     counts, size = (
@@ -312,7 +313,7 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
 
 
 def _set(part: dict[str, Any], key: str, value: int) -> None:
-    """Set a size. Omitted sizes whose defaults depend on it are set to their former values."""
+    """Set a size. Omitted sizes whose defaults depend on it are set to their former defaults."""
     heads, hidden = part.get(QUERIES), part.get("hidden_size")
     if key == QUERIES:
         known = {KEYS: heads}

@@ -20,7 +20,7 @@ from splitops.sharding.tensor_sharding import TensorSharding, shard_extents
 
 
 class FileLayout(NamedTuple):
-    """Files to write, and the extents to them. Their sources are indices of tensors, not of files."""
+    """Files to write, and the extents to them, whose sources are indices of tensors, not of files."""
 
     files: Sequence[TargetFile]
     extents: Extents
@@ -33,7 +33,7 @@ class FileLayout(NamedTuple):
 
 
 LaidFile = tuple[TargetFile, Extents]
-"""A file, and the extents to it. Their target is the index of the file in its layout."""
+"""A file, and the extents to it. The target of these extents is the index of the file in its layout."""
 
 
 def lay_out_file(
@@ -48,9 +48,9 @@ def lay_out_file(
 def copy_extents(
     forms: Sequence[Sequence[Extent]], form: Table, sources: Table, target: Table | int, places: Table
 ) -> Extents:
-    """Return the extents that copy tensors to offsets ``places`` in files.
+    """Return the extents that copy tensors ``sources`` to offsets ``places`` in the files ``target``.
 
-    ``form`` is the kind of each tensor, ``forms`` the extents of each kind, from and to offset 0.
+    ``form`` is the kind of each tensor. ``forms`` lists the extents of each kind, from and to offset 0.
     """
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
@@ -73,13 +73,13 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The kind of each tensor, and one tensor of each kind. A kind shares type, shape and sharding."""
+        """The number of each tensor's kind (type, shape and sharding), and one tensor of each kind."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
 
     def make_extents(self, rank: int) -> list[Sequence[Extent]]:
-        """Return the extents from a tensor of each kind to a rank's part of it; none without a part."""
+        """Return, for each kind, the extents from a tensor to a rank's part; empty if the rank has none."""
         return [
             shard_extents(tensor, cut, rank) if cut.shards[rank] is not None else ()
             for tensor, cut in self.kinds[1]
@@ -91,7 +91,7 @@ class Placements:
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
 
     def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return the bytes of tensors on each rank, including padding; by default of all tensors."""
+        """Return the bytes on each rank, with padding, of the tensors with indices ``members``, or of all."""
         numbers, kinds = self.kinds
         some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks

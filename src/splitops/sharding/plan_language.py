@@ -121,7 +121,7 @@ class TensorKind:
         return shard_axis(self.axis_sharding, self.tensor.shape[self.axis_sharding.axis], ranks)
 
     def check_place(self, ranks: int) -> None:
-        """Check that the rank in the rule's ``place``, if there is one, exists."""
+        """Check that the rule's ``place``, if it is set, is an existing rank or captures a number."""
         if "place" in self.rule.fields:
             _read_place(self.rule.fields["place"], self.captured, ranks)
 
@@ -148,7 +148,7 @@ class Matches:
 def assign_rules(
     rules: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> tuple[Globs, list[ShardRule]]:
-    """Return the globs of all rules, and the rule of each tensor."""
+    """Return the globs of all rules, and the rule of each tensor. Raise PlanError if a tensor has none."""
     globs = Globs(glob for rule in rules for glob in rule.match)
     owners = [rule for rule in rules for _ in rule.match]
     found = [globs.find_index(tensor.name) for tensor in tensors]
@@ -159,7 +159,7 @@ def assign_rules(
 
 
 def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
-    """Find the rule and the kind of each tensor. ``names`` are for the expressions in rules."""
+    """Find the rule and the kind of each tensor. ``names`` evaluates the expressions in rules."""
     globs, chosen = assign_rules(rules, tensors)
     texts: list[str | None] = [None] * len(tensors)  # the capture that `place` names
     counts: Counter[int] = Counter()
@@ -187,7 +187,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_place(named: int | str, text: str | None, ranks: int) -> int:
-    """Return the number in a ``place``: a rank, which must exist, or the captured ``text``."""
+    """Return the number in a ``place``: a rank, which must exist, or the number in the captured ``text``."""
     if isinstance(named, int):
         if named >= ranks:
             raise PlanError(f"place = {shown(named)} is out of range for {ranks} ranks")

@@ -72,8 +72,8 @@ class ShardPlan(Runnable):
         rules: rule of each tensor.
         layout: name of the layout of the ranks' files.
         document: the plan document.
-        warnings: messages on files that are not copied, on tensors of rank 2 or more that only the closing
-            rule replicates, on padded sizes in ``config.json``, and on split attention heads.
+        warnings: messages about files that are not copied, tensors of rank 2 or more that only the closing
+            rule replicates, padded sizes in ``config.json``, and split attention heads.
         config: ``config.json`` of the ranks, or None if it does not change.
     """
 
@@ -139,8 +139,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Read an unsharded checkpoint, or one that is stored as a folder of ranks or a distributed checkpoint.
 
-    ``plan`` is the one by which ranks without a manifest were sharded. ``strict`` rejects a folder with
-    tensor files that do not belong to the checkpoint.
+    ``plan`` is the one by which ranks without a manifest were sharded. ``like`` is as in :func:`plan`.
+    ``strict`` rejects a folder with tensor files that do not belong to the checkpoint.
     """
     found = Path(path)
     reject_pickled(found)
@@ -177,16 +177,17 @@ def plan(
         ranks: number of ranks.
         pad_for: number of ranks for which intermediate and vocabulary sizes are padded with zeros, so that
             each rank gets an equal part of complete units, such as quantised groups. With ``ranks=1``, the
-            only rank is a complete model for an engine that shards it itself. None is no padding, except
-            that of the plan.
+            only rank is a complete model for an engine that shards it itself. None means no padding,
+            except that of the plan.
         layout: layout of the ranks' files. None selects that of the plan or, without one, ``"hf"``.
-        like: folder of another checkpoint, to whose files the tensors of a distributed checkpoint belong.
+        like: folder of an unsharded checkpoint with the same tensors. A distributed checkpoint is read as if
+            its tensors were in these files.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
             it is not copied, and there is a warning.
 
     Returns:
-        The plan. ``dry_run(out)`` returns its files, ``run(out)`` writes them.
+        The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
 
     Raises:
         PlanError: the checkpoint or the plan is malformed, or a tensor cannot be sharded over this number of
@@ -295,7 +296,7 @@ class _Matched(NamedTuple):
     unnamed: str
 
     def pad(self, ranks: int, pad_for: int | None) -> tuple[Matches, Sequence[str]]:
-        """Return the matches with padded sizes, and warnings; ``pad_for`` of None is no padding."""
+        """Return the matches with padded sizes, and warnings. Without ``pad_for``, nothing is padded."""
         if pad_for is None:
             return self.matches, ()
         return pad_sizes(self.matches, self.checkpoint.config, pad_for, ranks)
@@ -325,7 +326,7 @@ def _match(
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them. ``pad`` prepares kinds for padding."""
+    """Read a checkpoint and a plan, and match them. ``pad`` divides kinds for :func:`pad_sizes`."""
     document, called = _read_plan(plan)
     checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
@@ -349,7 +350,7 @@ def _match(
 
 
 def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[Any, str]:
-    """Return the document of a plan, None for the default and ``"auto"``, and its name in messages."""
+    """Return the document of a plan (None for the default and ``"auto"``), and its name in messages."""
     if plan is None or isinstance(plan, Mapping):
         return plan, "the plan"
     return None if plan == "auto" else read(Path(plan)), shown_path(plan)
@@ -358,7 +359,10 @@ def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple
 def _find_unmatched(
     rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> str:
-    """List the tensors of rank 2 or more that only a closing rule ``*`` matches and replicates, as text."""
+    """List the tensors of rank 2 or more that only a closing rule ``*`` matches and replicates, as text.
+
+    Raise PlanError if none of several other rules matches a tensor.
+    """
     last = rules[-1] if rules else None
     if last is None or "*" not in last.match or last.cuts:
         return ""
@@ -405,7 +409,7 @@ def merge(
 
 
 def check_ranks(path: AnyPath) -> None:
-    """Check that a path is a folder of ranks; the PlanError names the command to use instead."""
+    """Check that a path is a folder of ranks. The PlanError names the command to use instead."""
     reject_pickled(Path(path))
     if not is_rank_folder(Path(path)):
         usage = f"To shard a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, name "

@@ -1,7 +1,8 @@
 """Sharding rules for the tensors of quantised modules, by quantisation method.
 
 Weights, zero points and scales are sharded at the same elements, never inside of a packed word, a group or a
-block. A key that a configuration omits is never guessed. ``tables/quantised.toml`` has the kinds of storage.
+block. Omitted numbers of bits and group sizes are never guessed. ``tables/quantised.toml`` has the kinds of
+storage.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def iter_module_rules(
 
 
 def _iter_rules(out: bool, kind: str, values: _Values, names: Sequence[str]) -> Iterator[RuleDocument]:
-    """Yield the rules of a kind of storage with ``values`` filled in. The empty kind has no rules."""
+    """Yield the rules of storage ``kind`` ("" has none) for outputs or inputs, with ``values`` filled in."""
     if not kind:
         return
     stored = read_table("quantised.toml")[kind]
@@ -132,7 +133,7 @@ def _find_compressed_storage(out: bool, stated: _Stated, names: Sequence[str]) -
         raise PlanError(f"unsupported strategy {shown(strategy)} of compressed-tensors: write a plan")
     values |= {"pack": pack, "unit": pack if any(n.endswith(".weight_zero_point") for n in names) else 1}
     every = strategy == "tensor" or (strategy == "channel" and not out)  # each rank needs all scales
-    every |= not out and any(name.endswith(".weight_g_idx") for name in names)  # groups have any rows
+    every |= not out and any(name.endswith(".weight_g_idx") for name in names)  # a group may contain any rows
     if every or out:
         return "groups in any order" if every else "groups", values
     return "groups", {**values, "group": _read_number(weights, "group_size")}
@@ -148,7 +149,7 @@ def _get_scheme(stated: _Stated) -> _Stated:
 
 
 def has_shared_offset(config: Mapping[str, Any]) -> bool:
-    """Return whether weights have an offset and a single scale, so that appended zeros are not zeros."""
+    """Return whether weights have an offset and a single scale, so that zeros do not dequantise to zeros."""
     stated = config.get("quantization_config")
     if not isinstance(stated, dict) or stated.get("quant_method") != "compressed-tensors":
         return False

@@ -56,10 +56,10 @@ class RankTensor(LazyTensor):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
-        """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, not the file.
+        """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, but not the file.
 
         Raises:
-            ArrayError: PyTorch has not been imported, or has no such type.
+            ArrayError: PyTorch has not been imported, or has no dtype for the elements.
         """
         library = sys.modules.get("torch")
         if library is None:
@@ -117,8 +117,8 @@ def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False
         allow_links: whether links may lead out of the folder.
 
     Returns:
-        A mapping of names to memory-mapped tensors. ``numpy()`` returns a read-only view, ``torch()`` a
-        tensor.
+        A mapping of names to memory-mapped tensors. ``numpy()`` returns a read-only view, and
+        ``torch()`` returns a tensor.
 
     Raises:
         PlanError: there is no such rank.

@@ -37,7 +37,7 @@ class RanksError(PlanError):
 
 
 def format_possible_ranks(good: Sequence[int], length: int = 0) -> str:
-    """Return a sentence with the possible numbers of ranks, and the number of elements on each rank.
+    """Return advice with the possible numbers of ranks and, given ``length``, the elements on each rank.
 
     Examples:
         >>> format_possible_ranks([1, 2], 8)
@@ -98,7 +98,7 @@ class TensorSharding:
 
     @property
     def holders(self) -> tuple[tuple[int, Piece | None], ...]:
-        """The first rank that stores each different piece. The piece of a complete tensor is None."""
+        """The first rank of each distinct piece, and the piece, which is None for a complete tensor."""
         if self.axis is None:
             return ((next(rank for rank, shard in enumerate(self.shards) if shard is not None), None),)
         first: dict[tuple[int, int], tuple[int, Piece]] = {}
@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding of a tensor on the rank that gets entry ``index`` of ``count`` sharded entries.
+    """Return the sharding that stores a tensor on the rank that gets entry ``index`` of ``count`` entries.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -130,9 +130,9 @@ def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
 class AxisSharding:
     """The rule by which an axis is sharded, as documented in ``plan.schema.json``.
 
-    All numbers are elements; ``pack`` elements share an index of the axis. ``sections`` of None are one
-    section. ``replicate`` has the indices of sections whose units repeat if there are more ranks than units.
-    Each section is padded to a multiple of ``pad_to``; 0 means no padding.
+    All numbers are elements; ``pack`` elements share an index of the axis. There is one section if
+    ``sections`` is None. ``replicate`` has the indices of sections whose units repeat if there are more ranks
+    than units. Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
 
     axis: int

@@ -82,7 +82,7 @@ class _Arguments:
             yield error
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments without the cause of an error. If two exclude each other, remove either."""
+        """Yield the arguments without the cause of an error, once for each of the arguments that conflict."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:
@@ -158,7 +158,7 @@ class _Arguments:
 
 
 def _get_minimum(schema: OperatorSchema, source: ValueSource) -> int:
-    """Return the minimum of a length in ``source`` that an operator accepts."""
+    """Return the smallest length in ``source`` that an operator accepts."""
     if source.kind is SourceKind.INPUT:
         return schema.inputs[schema.input_index(source.name)].minimum or 0
     attribute = schema.attribute(source.name)

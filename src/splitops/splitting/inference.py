@@ -43,7 +43,7 @@ class Inference:
 def infer_binding(binding: Binding) -> Inference:
     """Infer the number and the shapes of the parts of a valid split, some of whose properties may be unknown.
 
-    The shapes contain every result that is possible. More than :data:`MAX_PARTS` outputs are an error.
+    The shapes contain every possible result. Raise PartsError for more than :data:`MAX_PARTS` outputs.
     """
     axes = _find_axes(binding)
     shape, sequence = binding.data.shape, binding.schema.gives_sequence
@@ -81,7 +81,7 @@ def _join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _find_axes(binding: Binding) -> tuple[int, ...]:
-    """Return the axes that the split may divide: its axis, or all that may have a valid size."""
+    """Return the possible split axes: the known one, or all of valid size; empty if the rank is unknown."""
     shape = binding.data.shape
     if shape is None:
         return ()
@@ -101,7 +101,7 @@ def _find_min_division(binding: Binding) -> Division | None:
 
 
 def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
-    """Narrow the split axis in the shape of the data to sizes for which the split is valid."""
+    """Return the shape of the data. If only one axis may be split, it is narrowed to the valid sizes."""
     shape, least = binding.data.shape, _find_min_division(binding)
     if shape is None or least is None or len(axes) != 1:
         return shape
@@ -164,7 +164,7 @@ def _add_name(found: Dim, name: str | int | None) -> Dim:
 
 
 def make_part_name(division: Division, size: Dim, index: int) -> str | int | None:
-    """Return the size of a part as an expression of the symbol of the axis, or None if there is none."""
+    """Return the size of a part as an expression with the symbol of the axis, or None if there is none."""
     name = size.name if isinstance(size, Range) else None
     if name is None:
         return None
@@ -191,7 +191,7 @@ def _infer_element(binding: Binding, shape: Shape, axis: int) -> Shape:
 
 
 def _infer_element_size(binding: Binding, size: Dim) -> Dim:
-    """Infer a dimension that contains the sizes of all parts: the chunk size or unknown if there are none."""
+    """Infer a dimension that contains all part sizes. Without any parts, it is the chunk size or unknown."""
     division, lengths = binding.division, binding.lengths
     if division is not None and division.rule is SizeRule.CHUNK:
         found = bound_chunk(division, size)

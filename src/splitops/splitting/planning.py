@@ -12,7 +12,7 @@ from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 
 MAX_PARTS: Final = 1 << 24
-"""Maximum number of parts of one split. More are a ``parts.count`` error, so that memory is not exhausted."""
+"""Maximum number of parts of one split. More raise ``parts.count``, so that memory is not exhausted."""
 
 
 @record

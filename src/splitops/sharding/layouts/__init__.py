@@ -14,7 +14,8 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 
 
 class CheckpointLayout(NamedTuple):
-    """The functions of a layout. A manifest does not contain offsets: readers lay the files out again.
+    """The functions of a layout. Manifests do not store offsets in the files of ranks, so readers lay
+    these files out again.
 
     ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the
     common folder.

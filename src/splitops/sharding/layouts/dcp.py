@@ -37,7 +37,7 @@ def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
 def iter_files(placements: Placements) -> Iterator[LaidFile]:
     """Lay out the files of all ranks, one at a time."""
     numbers, kinds = placements.kinds
-    # The pieces by rank and by their number on that rank, then by the id of their cut, with their offsets.
+    # By rank and turn, then by the id of a sharding: a sharding of its piece in this turn, and the offset.
     turns: dict[tuple[int, int], dict[int, tuple[TensorSharding, int]]] = {}
     for cut in {id(cut): cut for _, cut in kinds}.values():
         for rank, turn, alone, begin in _isolate_pieces(cut):
@@ -72,12 +72,12 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
 
 
 def _find_members(placements: Placements, cuts: Collection[int]) -> list[Table]:
-    """Return the indices of the tensors in each file whose shardings have one of the ids ``cuts``."""
+    """Return, for each file, the indices of the tensors whose sharding has one of the ids ``cuts``."""
     return placements.find_members(id(cut) in cuts for _, cut in placements.kinds[1])
 
 
 def _isolate_pieces(cut: TensorSharding) -> list[tuple[int, int, TensorSharding, int]]:
-    """Return the first rank of each piece, its number on that rank, its own sharding, and its offset."""
+    """Return for each piece its first rank, its turn on that rank, a sharding only of it, and its offset."""
     found: list[tuple[int, int, TensorSharding, int]] = []
     turns: dict[int, int] = {}
     for rank, piece in cut.holders or ((0, None),):  # an empty tensor has no pieces

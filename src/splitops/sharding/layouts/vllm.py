@@ -103,9 +103,9 @@ def _reject(one: int, other: int) -> None:
 def unfuse_rank(
     tensors: Sequence[StoredTensor], config: Mapping[str, Any], ranks: int
 ) -> Iterator[StoredTensor]:
-    """Yield the tensors of a rank by the names of the checkpoint: those that vLLM has fused are unfused.
+    """Yield the tensors of a rank under their names in the checkpoint, unfusing those that vLLM has fused.
 
-    Parts are contiguous, so that they are tensors of the same file.
+    Parts are contiguous in the fused tensor, so that each is yielded as a tensor of the same file.
     """
     modules, names, rules = tuple(find_engine_plan(config)), Names({}, config), list[FusionRule]()
     for rule in _FUSIONS.rules:

@@ -1,4 +1,4 @@
-"""Tables of the package: plans of transformers and vLLM, and fused tensors, by the type of model.
+"""Tables of the package: plans of transformers and vLLM, and rules for fused tensors, by model type.
 
 ``python -m dev.tools.transformers_plans`` generates ``transformers.json`` from an installed transformers,
 which splitops itself does not import.
@@ -110,7 +110,7 @@ def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _check_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
-    """Check that quantised weights can be fused by rows: outputs are the first axis, and all leaves match."""
+    """Check that quantised weights and their scales can be fused by rows. Raise PlanError otherwise."""
     method = stated.get("quant_method") if isinstance(stated, Mapping) else None
     unpacked = ("float-quantized", "int-quantized", "naive-quantized")
     known = method in ("modelopt", "nvfp4") or (

@@ -59,7 +59,7 @@ class ElementType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype of arrays of this type. It is imported from ml_dtypes if NumPy lacks it."""
+        """The NumPy dtype of arrays of this type: its own, object for strings, or that of its ``storage``."""
         return _get_numpy_dtype(self)
 
 

@@ -37,8 +37,8 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
-        OperatorError: ``op.unknown``, the domain has no such operator; ``op.version``, the opset is older
-            than the operator or not an integer.
+        OperatorError: the domain has no such operator (``op.unknown``), or the opset is older than the
+            operator or not an integer (``op.version``).
 
     Examples:
         >>> str(schema("Split", opset=17)), str(schema("SplitToSequence"))
@@ -94,7 +94,7 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
         domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
 
     Raises:
-        OperatorError: ``op.unknown``, the domain has no such operator.
+        OperatorError: the domain has no such operator (``op.unknown``).
 
     Examples:
         >>> [row.since_version for row in history("Split")]

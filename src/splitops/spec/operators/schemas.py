@@ -114,7 +114,7 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a node sets axis, lengths, number of parts or keepdims.
+    """Where a node sets the axis, the lengths, the number of parts or ``keepdims``.
 
     Attributes:
         kind: whether it is an attribute, an input, or the number of declared outputs.

@@ -16,7 +16,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 @record
 class Division:
-    """A size rule with its numbers, which can divide axes of different sizes.
+    """A size rule and its parameters. It can be applied to axes of different sizes.
 
     Attributes:
         rule: size rule.
@@ -82,7 +82,7 @@ def count_parts(division: Division, size: int) -> int:
 
 
 def compute_part_size(division: Division, size: int, index: int) -> int:
-    """Return the size of the part ``index`` of an axis of size ``size``, which the division must accept.
+    """Return the size of the part ``index`` of an axis of size ``size``. The division must accept this size.
 
     Examples:
         >>> [compute_part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]
@@ -128,7 +128,7 @@ def _compute_chunk(division: Division, size: int) -> int:
 
 
 def _divide_up(dividend: int, divisor: int) -> int:
-    # No operand is negative: a symbolic size may be computed by a runtime whose division truncates.
+    # Unlike -(-a // b), this has no negative operands: runtimes that compute symbolic sizes may truncate.
     return (dividend + divisor - 1) // divisor
 
 

@@ -21,7 +21,7 @@ class Range:
     lo: int = 0
     hi: int | None = None
     name: str | None = None
-    """Name of the size. Equal names in a model are equal sizes."""
+    """Name of the size. Equal names in a model mean equal sizes."""
 
     def __str__(self) -> str:
         if self.name is not None:

@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
-    """Return the range from the smallest to the largest size in ``size`` that a division accepts, or None.
+    """Return the smallest range of all sizes in ``size`` that a division accepts, or None if there are none.
 
     Examples:
         >>> find_valid_sizes(Division(SizeRule.EVEN, count=3), Range(2, 7))
@@ -67,7 +67,7 @@ def bound_chunk(division: Division, size: Dim) -> Dim | None:
 
 
 def merge_unknown_lengths(lengths: tuple[int | None, ...]) -> Division:
-    """Return the division by the known lengths and one -1, at the end, instead of all others.
+    """Return a division by the known lengths, followed by one -1 that represents all other lengths.
 
     ``[2, None, 3, None]`` becomes ``[2, 3, -1]``: the unknown lengths share the rest of the axis.
     """

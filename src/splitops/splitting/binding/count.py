@@ -14,7 +14,7 @@ from splitops.splitting.binding.node import Node
 
 
 def find_sources(node: Node) -> tuple[Operand | None, Operand | None]:
-    """Return the operands that set the lengths and the number of parts, or None for each that is not set."""
+    """Return the operands that set the lengths and the number of parts, each None if it is not set."""
     compiled = node.schema
     lengths = None
     for place in compiled.lengths:

@@ -26,7 +26,8 @@ def read_lengths(
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
     """Return the division by lengths, the lengths if some are unknown, and the shape of their tensor.
 
-    At least one of the first two is None. Both are if the number of lengths is unknown.
+    A scalar is a chunk size. At least one of the first two results is None. Both are None if the number of
+    lengths is unknown or too large to list them.
     """
     fact = _read_attribute(node, place) if place.index is None else _read_input(node, place, data)
     value = () if fact.shape == (0,) else fact.value  # an empty list is completely known

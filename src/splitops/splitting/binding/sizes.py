@@ -18,7 +18,7 @@ def check_sizes(
 ) -> None:
     """Check that the division accepts a size that the axis can have. An unknown axis may be any of ``shape``.
 
-    ``division`` may be partly known lengths. ``subject`` is the operand that sets them.
+    ``division`` may be a list of lengths, some of them unknown. ``subject`` is the operand that sets it.
     """
     least = merge_unknown_lengths(division) if isinstance(division, tuple) else division
     sizes = shape if axis is None else (shape[axis],)
