@@ -53,6 +53,9 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
     for number, entry in enumerate(document["rule"], 1):
         lists = {key: tuple(entry[key]) for key in ("parts", "sections") if key in entry}
         rule = FusionRule(**{**entry, **lists})
+        unnamed = next((glob for glob in (rule.fused, *rule.parts) if "?" in list_wildcards(glob)), None)
+        if unnamed is not None:
+            raise PlanError(f"{name}: rule {number}: {shown(unnamed)} has a ?: use * or a name such as {{x}}")
         wanted = sorted(list_wildcards(rule.fused)) + (["{e}"] if rule.stack else [])
         strange = next((part for part in rule.parts if sorted(list_wildcards(part)) != sorted(wanted)), None)
         if strange is not None or len(set(wanted)) < len(wanted):
