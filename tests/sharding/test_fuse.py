@@ -163,7 +163,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         (rule(transpose=True, axis=1), unfuse, {"a.qkv.w": (4, 3)}, "size 4 cannot be divided into 3"),
         (rule(), unfuse, {"a.b.w": (3,)}, "matches the plan, which has names such as '*.qkv.{leaf}'"),
         (rule(), unfuse, {"a.qkv.w": (3,), "a.q.w": (1,)}, "2 tensors would have the name 'a.q.w'"),
-        (rule(fused="a.?kv.w", parts=["a.?.w"]), unfuse, {"a.qkv.w": (3,)}, r"has a \?: use \* or a name"),
+        (rule(fused="a.?kv.w", parts=["a.?.w"]), unfuse, {"a.qkv.w": (3,)}, "has a ?: use"),
         (rule(parts=["*.q.w"]), unfuse, {"a.qkv.w": (3,)}, "must have each of *, {leaf} once"),
         (rule(stack=True), unfuse, {"a.qkv.w": (3,)}, "must have each of *, {e}, {leaf} once"),
         ({"version": 2, "rule": []}, unfuse, {"a": (3,)}, "version"),
