@@ -51,7 +51,7 @@ def split_copy(
     if torch.compiler.is_compiling():
         parts = torch.split_with_sizes_copy(data, sizes, axis)
         return tuple(part.squeeze(axis) for part in parts) if squeeze else tuple(parts)
-    if is_traceable_wrapper_subclass(data):  # it may not support other operators than aten's
+    if is_traceable_wrapper_subclass(data):  # it may support only operators of aten
         views = data.unbind(axis) if squeeze else torch.split_with_sizes(data, sizes, axis)
         return tuple(view.clone(memory_format=torch.contiguous_format) for view in views)
     if (

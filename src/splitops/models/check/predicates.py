@@ -36,7 +36,7 @@ from splitops.splitting.binding import Fact
 
 
 class Certainty(IntEnum):
-    """Whether a limit is met."""
+    """Whether a limit applies to a split."""
 
     NO = 0
     MAYBE = 1
@@ -129,7 +129,10 @@ class SplitPredicates:
 
     @property
     def ceil_numbers(self) -> dict[str, int] | None:
-        """The numbers of a division into parts of ceil(D / n). None for other divisions and an unknown D."""
+        """The fields of :attr:`Limit.message_with_sizes` for parts of ceil(D / n).
+
+        None for other divisions, or if D is unknown.
+        """
         division, size = self._ceil, self._size
         if division is None or not isinstance(size, int):
             return None
@@ -562,12 +565,13 @@ def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate, with its method of :class:`SplitPredicates`.
+    """A predicate that conditions of limits use.
 
     Attributes:
         text: its text in ``when``, with ``N`` for a number or ``[...]`` for a list.
         meaning: its description, in which ``N`` is the number and ``these`` the list.
         opposite: the description of its negation.
+        test: the method of :class:`SplitPredicates`.
         known: the allowed entries of the list; None if they are numbers.
     """
 

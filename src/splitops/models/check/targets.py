@@ -45,9 +45,9 @@ class Target:
         formats: the model formats that it reads: ``"onnx"``, ``"openvino"``.
         release: the requested release, or empty.
         file: the path of its file if a user wrote it, or empty.
-        checks: the first release with each check at run time; no release has an absent one. ``"sizes"``: the
-            axis must fit constant lengths or a number of parts. ``"lengths"``: it must fit dynamic lengths.
-            ``"divides"``: more than 2^24 positions are divided exactly.
+        checks: the first release that performs each check at run time. A check that is not listed is never
+            performed. ``"sizes"``: the axis must fit constant lengths or a number of parts. ``"lengths"``: it
+            must fit dynamic lengths. ``"divides"``: axes of more than 2^24 positions are divided exactly.
 
     Examples:
         >>> Target.load("onnxruntime==1.32").label

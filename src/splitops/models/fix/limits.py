@@ -52,7 +52,8 @@ def find_issues(
     """Return the issues of a split node over all of its calls, in the order in which to fix them.
 
     Issues without a rewrite come first, then those that need a choice of the user, then the others, the
-    largest rewrite first. ``to_open`` returns a message for splits whose constant lengths are replaced.
+    largest rewrite first. Broken rules have rewrites only with ``repair``. ``to_open`` returns a message for
+    a split whose constant lengths are to be replaced, and None for others.
     """
     issues: dict[str, Issue] = {}
     for split_node in split_nodes:
