@@ -140,7 +140,7 @@ class ArrayError(SplitError):
 
 
 class ModelError(SplitError):
-    """A model cannot be read, written or run: it is truncated, malformed, unsafe or unsupported."""
+    """A model is truncated, malformed, unsafe or unsupported, or cannot be processed with these arguments."""
 
 
 class FileError(SplitError):

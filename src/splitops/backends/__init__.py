@@ -50,8 +50,8 @@ ENTRY_POINT_GROUP: Final = "splitops.backends"
 class Backend(Protocol):
     """Runs plans on the arrays of one library. It never computes sizes and does not know operators.
 
-    The methods with a body work for libraries whose arrays have known sizes, NumPy dtypes, slices and
-    ``copy()``. A subclass overrides the others.
+    The methods with a body work for libraries whose arrays have known sizes and NumPy dtypes, and support
+    slicing and ``copy()``. A subclass overrides the others.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
 
 ``splitops::split_copy`` returns the parts in new memory; ``splitops::split_into`` copies them into given
-buffers. CPU tensors are copied by the native core, tensors of other devices by torch's own operators.
+buffers. Large CPU tensors are copied by the native core, other tensors by torch's own operators.
 """
 
 from __future__ import annotations

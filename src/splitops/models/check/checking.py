@@ -232,7 +232,7 @@ def _find_baked_lengths(model: ir.Model, where: Where, split_nodes: Sequence[Spl
 def find_limits(
     split_node: SplitNode, model: ModelContext, targets: Iterable[Target]
 ) -> Iterator[tuple[Limit, Certainty]]:
-    """Yield the limits of ``targets`` that a split meets or may meet, each with its certainty."""
+    """Yield the limits of ``targets`` that apply or may apply to a split, each with its certainty."""
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
         for limit in target.select_limits(split_node.schema):

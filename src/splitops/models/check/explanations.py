@@ -33,7 +33,7 @@ class Explanation:
 
     Attributes:
         code: the rule or limit; None for a message that belongs to neither.
-        example: a line of Python that breaks the rule, or a split that meets the limit.
+        example: a line of Python that breaks the rule, or a split to which the limit applies.
         error: the error message of that line; empty for a limit.
         fix: instructions for a fix by hand; empty if there are none.
         command: the command that fixes it, with ``{model}`` and ``{fixed}`` as file names, or None.

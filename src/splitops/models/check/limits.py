@@ -56,7 +56,7 @@ Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
 """Fixes by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.message_with_sizes`. Format strings would let users' files access attributes."""
+"""A field of :attr:`Limit.message_with_sizes`. ``str.format`` would let users' files access attributes."""
 DEPENDS: Final = " (depends on the input)"
 """Suffix of the message if it is not certain that the limit applies."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {

@@ -1,4 +1,4 @@
-"""Find known error messages in a text. They are patterns with holes, ranked by the words that match."""
+"""Find known error messages in a text. They are patterns with variable parts; the best matches win."""
 
 from __future__ import annotations
 

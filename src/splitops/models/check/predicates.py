@@ -63,7 +63,7 @@ class ModelContext:
 
 
 def _find_order(node: ir.Node) -> tuple[int, ...] | None:
-    """Return the order of a Transpose, or None if it is not constant. An empty order reverses the axes."""
+    """Return the permutation of a Transpose, or None if it is not constant. () reverses the axes."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else get_layer(maker).constant
@@ -140,7 +140,7 @@ class SplitPredicates:
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
 
     def _iter_readers(self, index: int, operator: str) -> Iterator[ir.Node]:
-        """Yield the nodes of an operator in the same graph whose first input is the output ``index``."""
+        """Yield the nodes of ``operator`` in the same graph that read output ``index`` as first input."""
         node = self._split.node
         for use in () if node is None else node.outputs[index].uses():
             reader = use.node

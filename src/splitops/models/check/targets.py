@@ -138,7 +138,7 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """The limits that are quirks of its optimiser, by quirk."""
+        """The limits that describe errors of its optimiser, by :class:`Quirk`."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
@@ -199,7 +199,7 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
 
     Args:
         targets: the targets of a model.
-        met: the names of the runtimes with a limit that the model meets.
+        met: the names of the runtimes with a limit that applies to the model.
 
     Examples:
         >>> describe_untested(load_targets(["onnxruntime", "tensorrt"]))

@@ -66,7 +66,7 @@ def fix(
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
     A broken rule is repaired if the intended split is clear, for example by adding ``num_outputs``. A split
-    that meets a limit of a runtime, as in :func:`splitops.check`, is rewritten in the first way that the
+    to which a limit of a runtime applies (see :func:`splitops.check`) is rewritten in the first way that the
     runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice for
     each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
     avoids such a limit, the split is unchanged and the report lists it as ``possible``. All other splits are

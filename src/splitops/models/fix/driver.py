@@ -1,4 +1,4 @@
-"""The fix driver: rewrite splits that break a rule or meet a limit, pass by pass, until nothing changes."""
+"""The fix driver: rewrite splits that break a rule or a limit, pass by pass, until nothing changes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def fix_splits(
     *,
     repair: bool = True,
 ) -> tuple[tuple[SplitReport, ...], ModelSnapshot]:
-    """Rewrite splits that meet a limit or, with ``repair``, break a rule.
+    """Rewrite splits to which a limit applies or, with ``repair``, that break a rule.
 
     ``look`` takes the snapshot for the next pass. Return the reports of the splits and the last snapshot.
     """
@@ -145,7 +145,7 @@ class _FixDriver:
         return changed or self._rewrite_quirks(now)
 
     def _rewrite_quirks(self, now: ModelSnapshot) -> bool:
-        """Rewrite the matches of all quirks. Return whether anything was rewritten."""
+        """Rewrite nodes that an optimiser would get wrong. Return whether anything was rewritten."""
         editor, changed = now.writer.editor, False
         for limit, match in find_quirks(editor, self.targets):
             if any(node.graph is None for node in match.path):
@@ -176,7 +176,7 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark splits that still have issues as unfixable: the fix for one runtime meets another's limit."""
+        """Mark splits that still have issues as unfixable: fixes for different runtimes conflict."""
         for node, calls in now.calls.items():
             record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)

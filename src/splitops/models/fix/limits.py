@@ -1,4 +1,4 @@
-"""Find the rules that a split breaks, the limits of runtimes that it meets, and the rewrites that help."""
+"""Find the rules that a split breaks, the limits that apply to it, and the rewrites that help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())
 
 
 class Issue(NamedTuple):
-    """A rule that a split breaks or a limit that it meets, and its rewrites in order of preference."""
+    """A rule that a split breaks or a limit that applies to it, and the rewrites in order of preference."""
 
     reason: Reason
     rewrites: tuple[Fix, ...]

@@ -41,7 +41,7 @@ class Unbind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A limit of a runtime that a split meets, or a rule that it breaks.
+    """A limit of a runtime that applies to a split, or a rule that the split breaks.
 
     Attributes:
         code: code of the limit or rule, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
@@ -64,7 +64,7 @@ class SplitReport:
         status: result of the fix.
         before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
         after: its description in the fixed model.
-        reasons: the limits that it met and the rules that it broke; for an unfixable split, those left.
+        reasons: the limits that applied and the rules that it broke. For an unfixable split, those left.
         cost: additional cost at run time, or empty.
         possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """
