@@ -140,7 +140,7 @@ def find_backend(cls: type) -> Backend | None:
 def register(cls: type, backend: Backend) -> None:
     """Use a backend for an array type and its subclasses in this process.
 
-    It takes precedence over built-in backends and entry points. If several registered types match, the first
+    Registered backends precede built-in ones and entry points. If several registered types match, the first
     registered wins. To register a backend for all users of a package, declare an entry point in the group
     ``splitops.backends``.
 

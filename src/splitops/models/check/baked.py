@@ -67,7 +67,7 @@ class OpenSizes(NamedTuple):
 
 
 def find_baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
-    """Return the lengths of a split if they are constant and none is -1, otherwise None."""
+    """Return the lengths of a split if they are constant and do not contain -1, otherwise None."""
     division = None if split_node.binding is None else split_node.binding.division
     return division.lengths if division is not None and division.rule is SizeRule.EXPLICIT else None
 

@@ -83,7 +83,7 @@ class Limit:
     Attributes:
         code: its code, such as ``"onnxruntime.split-1"``; it begins with the runtime.
         operators: the affected operators, such as ``"Split"``, ``"Split-1"`` or ``"openvino.Split"``; empty
-            for all.
+            if all are affected.
         when: conditions on a split; the limit applies if all are true. Empty if there is a quirk.
         quirk: the nodes around a split that the optimiser gets wrong; None if there are conditions.
         outcome: behaviour of the runtime.

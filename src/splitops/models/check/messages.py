@@ -37,7 +37,7 @@ _OPERATOR: Final = re.compile(
 
 
 class _Hole(NamedTuple):
-    """A variable part of a message: the number of words, the allowed words, or the name of a split."""
+    """A variable part of a message. It matches some number of words, certain words, or a split's name."""
 
     max_words: int
     min_words: int = 0
@@ -99,7 +99,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The message as it was printed for one model."""
+        """The message with example values in its variable parts."""
         return _HOLE.sub(lambda hole: hole[1].partition("|")[0], self.pattern)
 
     @property

@@ -102,7 +102,7 @@ def fix_splits(
 ) -> tuple[tuple[SplitReport, ...], ModelSnapshot]:
     """Rewrite splits to which a limit applies or, with ``repair``, that break a rule.
 
-    ``look`` takes the snapshot for the next pass. Return the reports of the splits and the last snapshot.
+    ``look`` returns the snapshot for the next pass. Return the reports of the splits and the last snapshot.
     """
     rounds = _FixDriver(targets, unbind, repair)
     for _ in range(_ROUNDS):

@@ -71,7 +71,7 @@ def find_issues(
 
 
 def find_max_outputs(targets: Iterable[Target]) -> int | None:
-    """Return the maximum number of outputs of a Split that all targets support, or None if there is none."""
+    """Return the maximum number of outputs of a Split that all targets support, or None if unlimited."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 
