@@ -1,7 +1,8 @@
 """Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
 
 ``splitops::split_copy`` returns the parts in new memory; ``splitops::split_into`` copies them into given
-buffers. Large CPU tensors are copied by the native core, other tensors by torch's own operators.
+buffers. The native core copies CPU tensors, except small ones in ``split_copy``. Torch's own operators copy
+the others.
 """
 
 from __future__ import annotations
