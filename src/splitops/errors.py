@@ -136,11 +136,11 @@ def _rebuild(cls: type[SplitError], state: dict[str, Any]) -> SplitError:
 
 
 class ArrayError(SplitError):
-    """An array cannot be used: its library is unknown, or a buffer of ``out=`` does not match or overlaps."""
+    """An argument is invalid, the library of an array is unknown, or a buffer of ``out=`` cannot be used."""
 
 
 class ModelError(SplitError):
-    """A model cannot be read, written or run: it is truncated, malformed, unsafe or unsupported."""
+    """A model is truncated, malformed, unsafe or unsupported, or cannot be processed with these arguments."""
 
 
 class FileError(SplitError):
@@ -203,7 +203,7 @@ class LengthsError(RuleError):
 
 
 class PartsError(RuleError):
-    """``parts.*``: the number of parts is not positive or does not divide the axis."""
+    """``parts.*``: the number of parts is out of range or does not divide the axis."""
 
 
 class ChunkError(RuleError):
@@ -344,7 +344,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes in its largest unit.
+    """Return a number of bytes as text, in a binary unit of up to TiB.
 
     Examples:
         >>> format_bytes(1000), format_bytes(3 << 29)
@@ -374,7 +374,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def brief(values: Any, limit: int = 8) -> str:
-    """Return a list of numbers as text for a message. Of more than ``limit``, the middle is left out.
+    """Return a list of numbers as text for a message. If there are more than ``limit``, leave out the middle.
 
     Examples:
         >>> brief(range(3))

@@ -1,6 +1,6 @@
 """Backends: one thin adapter per array library, chosen by the type of the array.
 
-Finding a backend never imports its library: if an array of it exists, it is already loaded. Other packages
+Finding a backend never imports its library: if an array exists, its library is already loaded. Other packages
 add a backend with an entry point in the group ``splitops.backends``. Its name is the top-level package of the
 array type, and its value is a :class:`Backend`, which ``splitops.testing`` can test.
 """
@@ -50,8 +50,8 @@ ENTRY_POINT_GROUP: Final = "splitops.backends"
 class Backend(Protocol):
     """Runs plans on the arrays of one library. It never computes sizes and does not know operators.
 
-    The methods with a body work for libraries whose arrays have known sizes, NumPy dtypes, slices and
-    ``copy()``. A subclass overrides the others.
+    The methods with a body work for libraries whose arrays have known sizes and NumPy dtypes, and support
+    slicing and ``copy()``. A subclass overrides the others.
     """
 
     name: str
@@ -138,9 +138,11 @@ def find_backend(cls: type) -> Backend | None:
 
 
 def register(cls: type, backend: Backend) -> None:
-    """Use a backend for an array type and its subclasses in this process, before any other.
+    """Use a backend for an array type and its subclasses in this process.
 
-    To register it for all users of a package, declare an entry point in the group ``splitops.backends``.
+    Registered backends precede built-in ones and entry points. If several registered types match, the first
+    registered wins. To register a backend for all users of a package, declare an entry point in the group
+    ``splitops.backends``.
 
     Args:
         cls: root class of the library's array types.

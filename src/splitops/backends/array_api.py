@@ -52,7 +52,10 @@ class _ArrayApi(Backend):
 
 
 def _read_values(array: Any) -> Any:
-    """Return the values of an array as Python numbers, or a zero if its rank is above 1 and thus invalid."""
+    """Return the values of an array as a Python number or list.
+
+    For a rank above 1, which is never valid, return a single zero in nested lists of that depth.
+    """
     if len(array.shape) > 1:
         return np.zeros((1,) * len(array.shape)).tolist()
     if len(array.shape) == 1:

@@ -35,7 +35,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """An array library: its name, which is also that of its adapter, and the roots of its array types."""
+    """An array library: its name, which its adapter module also has, and the root classes of its arrays."""
 
     name: str
     roots: tuple[str, ...]

@@ -69,8 +69,8 @@ def check_disjoint(data: Array, out: Sequence[Array]) -> None:
 def _may_overlap_itself(array: Array) -> bool:
     """Return whether elements may share memory, as in a broadcast array or a sliding window.
 
-    They do not if each stride is at least the extent of all smaller strides. That is true for every array
-    that NumPy makes without stride tricks.
+    They do not if each stride is at least the extent of all axes with smaller strides. That is true for every
+    array that NumPy makes without stride tricks.
     """
     if not array.size:
         return False

@@ -115,7 +115,7 @@ def _make_attribute(value: Any) -> Any:
 
 
 def _make_input(value: Any, floats: ElementType | None) -> Fact:
-    """Return the facts about an input argument. Python's integers are int64, and floats are ``floats``."""
+    """Return the :class:`Fact` about an input. Python integers are int64, and floats have type ``floats``."""
     if value is None:
         return Fact()
     if isinstance(value, Fact):
@@ -159,7 +159,7 @@ def as_array(data: Any, what: str = "data") -> Any:
     buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged.
 
     Raises:
-        ArrayError: lists have unequal lengths, or values have no common element type.
+        ArrayError: NumPy cannot convert the data, or would change values.
     """
     listed = isinstance(data, _LISTED)
     if not listed and (find_backend(type(data)) is not None or not _is_readable(data)):

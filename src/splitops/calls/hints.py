@@ -55,7 +55,7 @@ def make_attribute_error(module: str, name: str) -> AttributeError:
 
 
 def add_hints(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a hint to the TypeError of calls with wrong arguments."""
+    """Return a function that calls ``body``, and adds a hint to the TypeError if the arguments are wrong."""
 
     def call_with_hint(*args: Any, **named: Any) -> Any:
         try:

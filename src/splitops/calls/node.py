@@ -44,7 +44,7 @@ def read_only(value: _T) -> _T:
 
 
 class NodeSplit:
-    """A split operator, given as a node of a model, for any inputs. Caches the plans of equal inputs.
+    """Runs a split node of a model. Calls with equal types, shapes, axis and lengths share a cached plan.
 
     ``attributes`` are integers or sequences of integers. ``outputs`` is the number of outputs that the node
     declares, or None.
@@ -95,7 +95,10 @@ class NodeSplit:
 
 
 def _make_key(inputs: Sequence[npt.NDArray[Any] | None]) -> tuple[Any, ...] | None:
-    """Return the cache key of a call: dtypes, shapes and values. Return None if it cannot be cached."""
+    """Return the cache key of a call, or None if it cannot be cached.
+
+    The key has the dtypes and shapes of all inputs, and the values of all inputs except the data.
+    """
     key: list[Any] = []
     for index, array in enumerate(inputs):
         if array is None:
@@ -141,7 +144,7 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 
 @contextmanager
 def observe_splits(observer: Observer) -> Iterator[None]:
-    """Call a function with the request and the plan of every split in the block, before the data is split.
+    """Call ``observer`` with the request and the plan of every split in the block, before the data is split.
 
     Only splits by :class:`NodeSplit` in the same context are observed.
     """

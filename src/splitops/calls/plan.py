@@ -54,7 +54,7 @@ def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Ma
 
 
 def plan_data(schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]) -> SplitPlan:
-    """Plan a call on an array of any library, which may have symbolic sizes while it traces."""
+    """Plan a call on an array of any library. While the library traces, the array may have symbolic sizes."""
     shape = backend.get_shape(data)
     known, lengths = hide_symbols(schema, arguments, backend.symbols)
     binding = bind_call(schema, make_data_fact(data), known)

@@ -1,4 +1,4 @@
-"""Cached plans of calls. If it is available, the native core caches calls on NumPy arrays itself."""
+"""Cached plans of calls. The native core, if it is available, caches calls on NumPy arrays itself."""
 
 from __future__ import annotations
 
@@ -76,7 +76,11 @@ def _is_exact(shape: Any, plan: SplitPlan, data: Any) -> bool:
 def _call_key(
     schema: OperatorSchema, backend: Backend, data: Any, arguments: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Return the cache key of a call, or None if an argument is not an integer or a list of integers."""
+    """Return the cache key of a call, or None if the call cannot be cached.
+
+    Each argument must be None, an integer, or a short list or array of integers. The dtype and the shape of
+    the data must be known.
+    """
     try:
         key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.get_shape(data)]
     except (AttributeError, SplitError):  # a lazy tensor whose type NumPy does not have
@@ -102,7 +106,8 @@ def cache_calls(
     """Return a function that caches the plans of calls of ``body``, an operator's function.
 
     Calls are equal if their data have the same type, element type and shape, and their arguments are the same
-    integers or lists of integers. All other calls run ``body``, whose first parameter is the data.
+    integers or lists of integers. All other calls run ``body``. ``names`` are its parameters, the data first,
+    and ``defaults`` are the default values of the operator's arguments.
     """
     plans: PlanCache[SplitPlan] = PlanCache()
 

@@ -69,8 +69,8 @@ def plan_symbolic(
 ) -> SymbolicPlan | None:
     """Plan a split with symbolic sizes. Return None if they break a rule.
 
-    ``lengths`` is not None if any of them is symbolic. A size of None in ``shape`` is unknown; on the split
-    axis, that is an ArrayError.
+    ``lengths`` is None unless a length is symbolic. A size of None in ``shape`` is unknown. On the split
+    axis, it raises ArrayError.
     """
     axis = binding.axis
     assert axis is not None

@@ -1,6 +1,7 @@
-"""Splits under ``torch.compile``: binding is executed while tracing, and operators of aten are traced.
+"""Splits under ``torch.compile``: the arguments are checked while tracing, and aten operators are traced.
 
-:mod:`splitops.calls.functions` imports this module only while torch.compile traces.
+With ``out``, ``splitops::split_into`` is traced instead, except for export. This module is imported only
+while torch.compile traces.
 """
 
 from __future__ import annotations

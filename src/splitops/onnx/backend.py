@@ -76,7 +76,7 @@ class SplitopsBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Return whether the model is well formed and all of its operators have an implementation."""
+        """Return whether :meth:`prepare` accepts the model and the device."""
         try:
             cls.prepare(model, device, **kwargs)
         except SplitError:

@@ -22,7 +22,7 @@ class Call:
         axis: argument ``axis``.
         sizes: expected sizes of the parts along the axis.
         keywords: other arguments.
-        squeeze: whether the parts do not have the axis.
+        squeeze: whether the parts lose the axis.
     """
 
     operator: Operator

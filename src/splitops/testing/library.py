@@ -53,19 +53,19 @@ class Library:
         return self.make(array)
 
     def make_overlapping(self, data: Any, part: Any) -> Any | None:
-        """Return a buffer in the memory of ``data``, by default ``part``, or None if that is impossible."""
+        """Return a buffer that overlaps ``data``, by default ``part``, or None if that is impossible."""
         return part
 
     def make_read_only(self, array: Array) -> Any:
-        """Return a read-only array with the values of ``array``. Needed if the backend declares them."""
+        """Return a read-only array with the values of ``array``. Needed if ``read_only`` is declared."""
         raise NotImplementedError
 
     def is_writeable(self, array: Any) -> bool:
-        """Return whether an array can be written."""
+        """Return whether an array is writeable. Needed if ``read_only`` is declared."""
         raise NotImplementedError
 
     def forbid_computing(self) -> AbstractContextManager[Any]:
-        """Return a context in which computing a lazy array fails; by default one without effect."""
+        """Return a context in which computing a lazy array fails. The default has no effect."""
         return nullcontext()
 
     def compute_gradient(self, function: Callable[[Any], Any], data: Any) -> Array:
@@ -80,7 +80,7 @@ class Library:
         return total
 
     def get_compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
-        """Return, for each compiler by name, a function that compiles another one and runs it on an array."""
+        """Return functions that compile a given function and run it on an array, by the compiler's name."""
         return {}
 
     @property

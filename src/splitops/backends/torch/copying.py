@@ -1,7 +1,8 @@
 """Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
 
 ``splitops::split_copy`` returns the parts in new memory; ``splitops::split_into`` copies them into given
-buffers. CPU tensors are copied by the native core, tensors of other devices by torch's own operators.
+buffers. The native core copies CPU tensors, except small ones in ``split_copy``. Torch's own operators copy
+the others.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def split_copy(
     if torch.compiler.is_compiling():
         parts = torch.split_with_sizes_copy(data, sizes, axis)
         return tuple(part.squeeze(axis) for part in parts) if squeeze else tuple(parts)
-    if is_traceable_wrapper_subclass(data):  # it may not support other operators than aten's
+    if is_traceable_wrapper_subclass(data):  # it may support only operators of aten
         views = data.unbind(axis) if squeeze else torch.split_with_sizes(data, sizes, axis)
         return tuple(view.clone(memory_format=torch.contiguous_format) for view in views)
     if (

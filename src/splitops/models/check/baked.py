@@ -1,6 +1,6 @@
 """Find baked lengths: constant lengths of a split on an axis of dynamic size, so that only one size works.
 
-Exporters that trace a model with one input write them.
+Exporters write such lengths when they trace a model with a single input.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OpenSizes(NamedTuple):
 
 
 def find_baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
-    """Return the constant lengths of a split, or None if its lengths are not constant."""
+    """Return the lengths of a split if they are constant and do not contain -1, otherwise None."""
     division = None if split_node.binding is None else split_node.binding.division
     return division.lengths if division is not None and division.rule is SizeRule.EXPLICIT else None
 
@@ -93,7 +93,7 @@ def may_be_baked(split_node: SplitNode) -> bool:
 
 
 def describe_cures(split_node: SplitNode) -> str:
-    """Return how to fix baked lengths: the values of ``--open`` that suit them, or the size to declare."""
+    """Return advice on baked lengths: the ``--open`` values that suit them, and the axis size to declare."""
     lengths = find_baked_lengths(split_node) or ()
     ways = ["even"] if is_even(lengths) else []
     ways += ["chunk"] if find_chunk(lengths) is not None else []

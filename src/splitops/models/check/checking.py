@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
 
 _MAX_NAMED: Final = 8
-"""Maximum number of the nodes of a match that a message names."""
+"""Maximum number of matched nodes that a message names."""
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
@@ -64,8 +64,9 @@ def check(
             ``OpenVINOModel``, or the text or file of a single OpenVINO ``<layer>``.
         runtimes: one or several targets of the model: a runtime such as ``"onnxruntime"``, a release such
             as ``"onnxruntime==1.28"``, the path of a ``.toml`` file with your own limits, or a
-            :class:`~splitops.models.check.Target`. A split that certainly meets one of their limits is an
-            error. Without targets, the limits of :data:`~splitops.models.check.RUNTIMES` are warnings.
+            :class:`~splitops.models.check.Target`. A limit that certainly applies to a split that always
+            runs is an error. Without targets, the limits of :data:`~splitops.models.check.RUNTIMES` are
+            warnings.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
 
@@ -162,7 +163,7 @@ def _find_broken_rules(split_node: SplitNode) -> Iterator[Finding]:
 def _keep_common_fixes(
     split_nodes: Sequence[SplitNode], found: Sequence[list[Finding]]
 ) -> Iterator[list[Finding]]:
-    """Remove the fix of a split in a function unless all calls of the function get the same fix."""
+    """Yield the findings of each split, without the fixes that differ between the calls of its function."""
     calls: dict[ir.Node | None, list[set[tuple[str, str | None]]]] = {}
     for split_node, findings in zip(split_nodes, found, strict=True):
         calls.setdefault(split_node.node, []).append({(one.code, one.fix) for one in findings})
@@ -172,7 +173,7 @@ def _keep_common_fixes(
 
 
 def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
-    """Return the repair of a broken rule, or None if the intended split is not clear."""
+    """Return the fix for a broken rule, or None if the intended split is not clear."""
     if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:
@@ -194,7 +195,7 @@ def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
 
 
 def _find_undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
-    """Report a layer with fewer output ports than parts. It runs, but OpenVINO never writes such a layer."""
+    """Warn of a layer with fewer output ports than parts. OpenVINO runs, but never writes, such a layer."""
     schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":
@@ -231,7 +232,7 @@ def _find_baked_lengths(model: ir.Model, where: Where, split_nodes: Sequence[Spl
 def find_limits(
     split_node: SplitNode, model: ModelContext, targets: Iterable[Target]
 ) -> Iterator[tuple[Limit, Certainty]]:
-    """Yield the limits of ``targets`` that a split meets or may meet, each with its certainty."""
+    """Yield the limits of ``targets`` that apply or may apply to a split, each with its certainty."""
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
         for limit in target.select_limits(split_node.schema):
@@ -352,7 +353,7 @@ def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction
 
 
 def find_contradictions(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
-    """Yield the outputs of valid splits with a wrong declared type or shape, each with its split."""
+    """Yield each output of a valid split whose declared type or shape is wrong, together with the split."""
     for node, split_node in {split_node.node: split_node for split_node in walked.splits}.items():
         for value in node.outputs if split_node.error is None else ():
             one = find_contradiction(walked.found, value)

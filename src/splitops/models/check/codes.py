@@ -22,12 +22,12 @@ MODEL_CODES: Final = (
 
 @cache
 def list_codes() -> tuple[str, ...]:
-    """Return all codes that have an explanation: those of users' own targets do not."""
+    """Return all codes that have an explanation. The codes of users' own targets have none."""
     return (*map(str, Rule), *MODEL_CODES, *(limit.code for limit in list_limits()))
 
 
 def is_explained(code: str) -> bool:
-    """Return whether the code of a finding has an explanation: those of users' own targets do not."""
+    """Return whether the code of a finding has an explanation. The codes of users' own targets have none."""
     return code in MODEL_CODES or code in tuple(Rule) or code.partition(".")[0] in list_target_names()
 
 

@@ -20,7 +20,7 @@ from splitops.models.check.targets import list_limits
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMessage:
-    """The exact message of a release of a runtime."""
+    """The exact message that a runtime prints. ``release`` is empty if the release is not known."""
 
     runtime: str
     release: str
@@ -33,10 +33,10 @@ class Explanation:
 
     Attributes:
         code: the rule or limit; None for a message that belongs to neither.
-        example: a line of Python that breaks the rule, or a split that meets the limit.
-        error: the error that the line prints; empty for a limit.
+        example: a line of Python that breaks the rule, or a split to which the limit applies.
+        error: the error message of that line; empty for a limit.
         fix: instructions for a fix by hand; empty if there are none.
-        command: the command that fixes it, with ``{model}`` and ``{fixed}`` for files; None if there is none.
+        command: the command that fixes it, with ``{model}`` and ``{fixed}`` as file names, or None.
         page: URL in the documentation, relative to the site.
     """
 
@@ -88,7 +88,7 @@ def explain(code: str) -> Explanation:
 
 
 def get_rule_examples() -> dict[Rule, str]:
-    """Return a line of Python that breaks each rule, by rule. ``x`` is an array of shape (4, 6)."""
+    """Return, for each rule, a line of Python that breaks it. ``x`` is an array of shape (4, 6)."""
     return {Rule(code): row["example"] for code, row in _load_texts().items() if "example" in row}
 
 

@@ -1,4 +1,4 @@
-"""Findings of a check: one :class:`Finding` per broken rule and per met limit of a runtime."""
+"""Findings of a check: one :class:`Finding` for each broken rule and each limit that applies."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Finding:
             ``"model.invalid"`` for a model that cannot be read.
         severity: error or warning.
         operator: operator and version, for example ``"Split-18"``; empty if the fault is not in an operator.
-        where: model, graph path, node, input and attribute.
+        where: location in the model: graph path, node, input and attribute.
         message: description of the fault, in one line.
-        values: the values at fault by name.
+        values: the wrong values, by name.
         runtime: the runtime that rejects the split or gets it wrong; None for faults without a runtime.
         outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
         fix: instructions to fix it, or None if no fix is known.

@@ -82,7 +82,7 @@ def _find_contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Yield contradictions between data and outputs that exist on every axis, since the axis is unknown."""
+    """Yield contradictions of data and outputs. Shapes must contradict on every axis, since it is unknown."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:

@@ -16,7 +16,7 @@ from splitops.spec.operators import OperatorSchema
 
 
 class Outcome(StrEnum):
-    """Behaviour of a runtime that meets a limit."""
+    """Behaviour of a runtime when a limit applies."""
 
     ERROR = "error"
     """The runtime rejects the model, or the run fails."""
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Repair(StrEnum):
-    """Fixes of a split node that keep it one split, the smallest change first."""
+    """Fixes that change a split node but leave it a single split, from the smallest change to the largest."""
 
     AXIS = "axis"
     """Set the axis as a non-negative attribute."""
@@ -47,18 +47,18 @@ class Cure(StrEnum):
     """Fixes that replace the parts of a split, or the nodes that read them, and not the split itself."""
 
     CONSTANTS = "constants"
-    """One constant for each part of a constant."""
+    """Replace each part of a constant by a constant."""
     EMPTY_TENSOR = "empty tensor"
-    """A new empty tensor for each Transpose of an empty part."""
+    """Replace each Transpose of an empty part by an empty tensor."""
 
 
 Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
 """Fixes by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
-"""A field of :attr:`Limit.message_with_sizes`. Format strings would let users' files access attributes."""
+"""A field of :attr:`Limit.message_with_sizes`. ``str.format`` would let users' files access attributes."""
 DEPENDS: Final = " (depends on the input)"
-"""Suffix of the message of a limit that is only possibly met."""
+"""Suffix of the message if it is not certain that the limit applies."""
 USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "uneven": (Kind.SLICES,),
     "more outputs than N": (Kind.TREE, Kind.SLICES),
@@ -70,7 +70,10 @@ USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
     "absent input named ''": (Repair.EXPLICIT_OUTPUTS,),
     "output left out": (Repair.EXPLICIT_OUTPUTS,),
 }
-"""The default rewrites of a limit, by the first of its conditions that has an entry and is not negated."""
+"""The default rewrites for a limit, keyed by condition.
+
+The first condition that is listed here and not negated decides.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +83,8 @@ class Limit:
     Attributes:
         code: its code, such as ``"onnxruntime.split-1"``; it begins with the runtime.
         operators: the affected operators, such as ``"Split"``, ``"Split-1"`` or ``"openvino.Split"``; empty
-            for all.
-        when: conditions on a split; the limit is met if all are true. Empty if there is a quirk.
+            if all are affected.
+        when: conditions on a split; the limit applies if all are true. Empty if there is a quirk.
         quirk: the nodes around a split that the optimiser gets wrong; None if there are conditions.
         outcome: behaviour of the runtime.
         message: the limit in one sentence.
@@ -161,7 +164,7 @@ class Limit:
         )
 
     def evaluate(self, split: SplitPredicates) -> Certainty:
-        """Return whether a split of an affected operator meets all conditions."""
+        """Return how certain it is that a split of an affected operator meets all conditions."""
         certainty = Certainty.YES if self.when else Certainty.NO
         for one in self.when:
             certainty = min(certainty, one.evaluate(split))
@@ -172,7 +175,7 @@ class Limit:
     def format_message(
         self, split_node: SplitNode | None = None, certainty: Certainty = Certainty.YES
     ) -> str:
-        """Return the message with the sizes of ``split_node``, the releases, and notes on its certainty."""
+        """Return the message with the sizes of ``split_node``, the affected releases and any caveats."""
         text = self.message
         if self.message_with_sizes is not None and split_node is not None:
             numbers = SplitPredicates(split_node, ModelContext()).ceil_numbers

@@ -1,4 +1,4 @@
-"""Find known error messages in a text. They are patterns with holes, ranked by the words that match."""
+"""Find known error messages in a text. They are patterns with variable parts; the best matches win."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 _MAX_WORDS: Final = 20_000
 """Maximum number of words of a text that are searched."""
 _MIN_SHARED: Final = 3
-"""Minimum number of words of a partial match if one of them is about splits; otherwise twice as many."""
+"""Minimum number of words of a partial match that mentions splits. Others need twice as many."""
 _MAX_NAME: Final = 16
 """Maximum number of words of a name or path in a message."""
 _MAX_LIST: Final = 1024
@@ -37,7 +37,7 @@ _OPERATOR: Final = re.compile(
 
 
 class _Hole(NamedTuple):
-    """A variable part of a message: the number of words, the allowed words, or the name of a split."""
+    """A variable part of a message. It matches some number of words, certain words, or a split's name."""
 
     max_words: int
     min_words: int = 0
@@ -46,7 +46,7 @@ class _Hole(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether the hole accepts any words. A text that ends in it then identifies nothing."""
+        """Whether the hole accepts any words. A partial match cannot begin or end inside such a hole."""
         return self.max_words == _MAX_NAME and not self.words and not self.is_split
 
     def can_match(self, words: Sequence[str]) -> bool:
@@ -73,7 +73,7 @@ class _Match(NamedTuple):
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a program about a split.
+    """A message that a program prints about a split.
 
     Attributes:
         program: the program that prints it, such as ``"PyTorch"``.
@@ -81,10 +81,10 @@ class Message:
         codes: the rules and limits that may have caused it.
         meaning: its meaning, if no code explains it.
         fix: instructions for a fix by hand.
-        command: the command that fixes it, with ``{model}`` and ``{fixed}`` for files.
-        any: whether the message appears for every operator.
-        general: whether it does not name the cause.
-        seen: the source file or thread in which it appears.
+        command: the command that fixes it, with ``{model}`` and ``{fixed}`` in place of the file names.
+        any: whether any operator can cause the message, not only splits.
+        general: whether the message leaves the cause open.
+        seen: the source file or thread where the message was found.
     """
 
     program: str
@@ -99,7 +99,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The message as it was printed for one model."""
+        """The message with example values in its variable parts."""
         return _HOLE.sub(lambda hole: hole[1].partition("|")[0], self.pattern)
 
     @property
@@ -115,7 +115,7 @@ class Message:
         return tuple(found)
 
     def match(self, runs: Sequence[Sequence[str]]) -> _Match | None:
-        """Match the message with a text, given as the runs of words between its gaps.
+        """Match the message with a text, given as the runs of words between its gaps (``...``).
 
         Return None if too few words match.
         """
@@ -166,7 +166,7 @@ def _split_runs(text: str) -> list[list[str]]:
 
 
 def _match_whole(words: Sequence[str], elements: Sequence[str | _Hole]) -> list[str]:
-    """Return the pattern's own words if ``words`` contain the whole pattern, otherwise an empty list."""
+    """Return the literal words of a pattern if ``words`` contain all of it, otherwise an empty list."""
     for at in _find_beginnings(words, elements):
         end, shared = _match_elements(words, at, elements, 0)
         if end == len(elements):
@@ -183,7 +183,7 @@ def _find_beginnings(words: Sequence[str], elements: Sequence[str | _Hole]) -> l
 def _iter_partial_matches(
     words: Sequence[str], elements: Sequence[str | _Hole], begin: int
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield partial matches, each as the element at which it ends and the pattern's own words.
+    """Yield partial matches: the index of the pattern element at which each ends, and its literal words.
 
     A match begins at the start of ``words`` or of the pattern, and ends at the end of one of them.
     """
@@ -206,7 +206,7 @@ def _match_elements(
     """Match ``words`` from ``at`` with ``elements`` from ``element``, until one of them ends.
 
     Returns:
-        The element at which the match ends, or None if they do not match; and the pattern's own words.
+        The index of the element at which the match ends, or None if they do not match; and the literal words.
     """
     literals = [str(own) for own in takewhile(lambda own: isinstance(own, str), elements[element:])]
     texts = words[at : at + len(literals)]
@@ -256,8 +256,8 @@ def _parse_message(program: str, table: dict[str, Any]) -> Message:
 def find_messages(text: str) -> list[Message]:
     """Return the known messages that match a text best.
 
-    A complete message is better than a part of one. Paths, line numbers and the text around a message are
-    ignored, and ``"..."`` matches anything.
+    Messages that name a cause rank first, then complete matches, then those with more matching text. Paths,
+    line numbers and the text around a message are ignored, and ``"..."`` matches anything.
 
     Args:
         text: output of a program, or a part of it.

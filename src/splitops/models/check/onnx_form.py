@@ -34,7 +34,7 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the faults of a readable ONNX model, except invalid splits. ``values`` are those inferred."""
+    """Yield the faults of a readable ONNX model, except invalid splits. ``values`` are the inferred ones."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
@@ -90,12 +90,12 @@ class OtherVersion(NamedTuple):
     """The path of the graph of the node: the function, or a graph inside it."""
     node: ir.Node
     version: int | None
-    """The version at the opset of the function, or None if that does not have the operator."""
+    """The version at the opset of the function, or None if that opset does not have the operator."""
     of_model: int | None
 
 
 def iter_other_versions(model: ir.Model) -> Iterator[OtherVersion]:
-    """Yield the nodes in functions that have another operator version at the opset of the model.
+    """Yield the nodes in functions that would have another version at the opset of the model.
 
     Such models are invalid, and runtimes that inline functions use the version of the model.
     """
@@ -117,7 +117,7 @@ OTHER_VERSION: Final = "function.opset"
 
 
 def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:
-    """Yield a finding for each split in a function that has another version at the opset of the model.
+    """Yield a finding for each split in a function that would have another version at the model's opset.
 
     If a function has only other nodes with this fault, yield one warning for all of them.
     """
@@ -148,7 +148,7 @@ def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:
 
 
 def describe_other_version(one: OtherVersion) -> str:
-    """Return the message with the two versions of a node that its function and the model select."""
+    """Return a message that names the versions of a node that its function and the model select."""
     of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
     mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
     return (

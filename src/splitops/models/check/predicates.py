@@ -36,7 +36,7 @@ from splitops.splitting.binding import Fact
 
 
 class Certainty(IntEnum):
-    """Whether a limit is met."""
+    """Whether a limit applies to a split."""
 
     NO = 0
     MAYBE = 1
@@ -63,7 +63,7 @@ class ModelContext:
 
 
 def _find_order(node: ir.Node) -> tuple[int, ...] | None:
-    """Return the order of a Transpose, or None if it is not constant. An empty order reverses the axes."""
+    """Return the permutation of a Transpose, or None if it is not constant. () reverses the axes."""
     if type(node) is LayerNode:
         maker = node.inputs[1].producer() if node.inputs[1] is not None else None
         constant = None if maker is None else get_layer(maker).constant
@@ -129,7 +129,10 @@ class SplitPredicates:
 
     @property
     def ceil_numbers(self) -> dict[str, int] | None:
-        """The numbers of a division into parts of ceil(D / n). None for other divisions and an unknown D."""
+        """The fields of :attr:`Limit.message_with_sizes` for parts of ceil(D / n).
+
+        None for other divisions, or if D is unknown.
+        """
         division, size = self._ceil, self._size
         if division is None or not isinstance(size, int):
             return None
@@ -137,7 +140,7 @@ class SplitPredicates:
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
 
     def _iter_readers(self, index: int, operator: str) -> Iterator[ir.Node]:
-        """Yield the nodes of an operator in the same graph whose first input is the output ``index``."""
+        """Yield the nodes of ``operator`` in the same graph that read output ``index`` as first input."""
         node = self._split.node
         for use in () if node is None else node.outputs[index].uses():
             reader = use.node
@@ -562,12 +565,13 @@ def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate, with its method of :class:`SplitPredicates`.
+    """A predicate that conditions of limits use.
 
     Attributes:
         text: its text in ``when``, with ``N`` for a number or ``[...]`` for a list.
         meaning: its description, in which ``N`` is the number and ``these`` the list.
         opposite: the description of its negation.
+        test: the method of :class:`SplitPredicates`.
         known: the allowed entries of the list; None if they are numbers.
     """
 

@@ -45,9 +45,9 @@ class Target:
         formats: the model formats that it reads: ``"onnx"``, ``"openvino"``.
         release: the requested release, or empty.
         file: the path of its file if a user wrote it, or empty.
-        checks: the first release with each check at run time; no release has an absent one. ``"sizes"``: the
-            axis must fit constant lengths or a number of parts. ``"lengths"``: it must fit dynamic lengths.
-            ``"divides"``: more than 2^24 positions are divided exactly.
+        checks: the first release that performs each check at run time. A check that is not listed is never
+            performed. ``"sizes"``: the axis must fit constant lengths or a number of parts. ``"lengths"``: it
+            must fit dynamic lengths. ``"divides"``: axes of more than 2^24 positions are divided exactly.
 
     Examples:
         >>> Target.load("onnxruntime==1.32").label
@@ -138,7 +138,7 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """The limits that are quirks of its optimiser, by quirk."""
+        """The limits that describe errors of its optimiser, by :class:`Quirk`."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
@@ -199,7 +199,7 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
 
     Args:
         targets: the targets of a model.
-        met: the names of the runtimes with a limit that the model meets.
+        met: the names of the runtimes with a limit that applies to the model.
 
     Examples:
         >>> describe_untested(load_targets(["onnxruntime", "tensorrt"]))

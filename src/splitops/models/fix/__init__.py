@@ -66,14 +66,15 @@ def fix(
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
     A broken rule is repaired if the intended split is clear, for example by adding ``num_outputs``. A split
-    that meets a limit of a runtime, as in :func:`splitops.check`, is rewritten in the first way that the
+    to which a limit of a runtime applies (see :func:`splitops.check`) is rewritten in the first way that the
     runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice for
     each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
     avoids such a limit, the split is unchanged and the report lists it as ``possible``. All other splits are
-    unchanged. If a part has a wrong declared type or shape, all wrong declarations are corrected.
+    unchanged. If a part has a wrong declared type or shape, all wrong declarations except those of model
+    inputs are corrected.
 
-    If the model returns a result, the fixed model returns the same one. Slices and Gathers also accept sizes
-    that the split rejects.
+    If the model returns a result, the fixed model returns the same one unless ``unbind`` changes it. Slices
+    and Gathers also accept sizes that the split rejects.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or

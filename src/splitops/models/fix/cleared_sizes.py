@@ -28,7 +28,7 @@ _CLEARED: Final = "splitops.cleared"
 
 
 def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
-    """Replace the sizes in the declared shapes of all values that depend on a split by unknown ones."""
+    """Make the declared sizes of all values that depend on a split unknown."""
     functions = index_functions(model)
     dependents: set[ir.Value] = set(node.outputs)
     count = 0
@@ -41,7 +41,7 @@ def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
 
 
 def _grow(graph: AnyGraph, dependents: set[ir.Value], functions: Mapping[FunctionKey, ir.Function]) -> bool:
-    """Add the values of a graph that depend on ``dependents``. Return whether it has any."""
+    """Add to ``dependents`` the values of a graph that depend on them. Return whether the graph has any."""
     found = False
     for node in graph:
         reached = any(value in dependents for value in node.inputs)

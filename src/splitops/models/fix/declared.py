@@ -20,7 +20,10 @@ Repair = tuple[SplitNode, str, Reason]
 
 
 class Declarations:
-    """Corrects wrong declared types and shapes, if an output of a split or of its replacement has one."""
+    """Corrects the wrong declared types and shapes of a model.
+
+    It does so once an output of a split, or of the nodes that replaced it, is declared wrongly.
+    """
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
@@ -28,7 +31,7 @@ class Declarations:
         """All splits seen, by the path of the graph and the name of each of their outputs."""
 
     def repair(self, walked: Walked) -> None:
-        """Correct all wrong declarations of a model except for its inputs, if an output of a split has one.
+        """Correct all wrong declarations of a model, except those of inputs, if a part is declared wrongly.
 
         A wrong declaration of a part usually makes later declarations wrong, too.
         """

@@ -1,4 +1,4 @@
-"""The fix driver: rewrite splits that break a rule or meet a limit, pass by pass, until nothing changes."""
+"""The fix driver: rewrite splits that break a rule or a limit, pass by pass, until nothing changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ModelSnapshot:
     """Returns the abstract values that a rewrite must keep. Arguments: a node, and the path of its graph."""
     get_values: Callable[[], Mapping[ValueName, AbstractValue]]
     describe_baked: Callable[[SplitNode], str | None] | None = None
-    """Returns a message if a split has constant lengths on a dynamic axis. None if they are to be kept."""
+    """Returns a message if a split has constant lengths on a dynamic axis. None if such lengths are kept."""
 
 
 @dataclass(eq=False)
@@ -100,9 +100,9 @@ def fix_splits(
     *,
     repair: bool = True,
 ) -> tuple[tuple[SplitReport, ...], ModelSnapshot]:
-    """Rewrite splits that meet a limit or, with ``repair``, break a rule.
+    """Rewrite splits to which a limit applies or, with ``repair``, that break a rule.
 
-    Return the reports of the splits and the last snapshot.
+    ``look`` returns the snapshot for the next pass. Return the reports of the splits and the last snapshot.
     """
     rounds = _FixDriver(targets, unbind, repair)
     for _ in range(_ROUNDS):
@@ -123,12 +123,12 @@ class _FixDriver:
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
-        """The records of rewritten split nodes by their data, which the new nodes split."""
+        """The records of rewritten split nodes, by their data input. The new nodes read the same input."""
         self._of_tree: set[ir.Node] = set()
         """New splits, several of which together replace one split."""
         self._cured: set[tuple[_Record, Quirk]] = set()
         self._promised: dict[ValueName, tuple[_Record, AbstractValue]] = {}
-        """The records of split nodes that the last pass has rewritten, with their former abstract outputs."""
+        """For each value that the last pass must have kept, the record of the split and the former value."""
 
     def run_pass(self, now: ModelSnapshot) -> bool:
         """Run one pass. Return whether anything was rewritten."""
@@ -145,7 +145,7 @@ class _FixDriver:
         return changed or self._rewrite_quirks(now)
 
     def _rewrite_quirks(self, now: ModelSnapshot) -> bool:
-        """Rewrite the matches of all quirks. Return whether anything was rewritten."""
+        """Rewrite nodes that an optimiser would get wrong. Return whether anything was rewritten."""
         editor, changed = now.writer.editor, False
         for limit, match in find_quirks(editor, self.targets):
             if any(node.graph is None for node in match.path):
@@ -176,7 +176,7 @@ class _FixDriver:
         return True
 
     def give_up(self, now: ModelSnapshot) -> None:
-        """Mark splits that still have issues as unfixable: the fix for one runtime meets another's limit."""
+        """Mark splits that still have issues as unfixable: fixes for different runtimes conflict."""
         for node, calls in now.calls.items():
             record = self._get_record(node, calls[0])
             found = self._find_issues(calls, now, record)
@@ -184,7 +184,7 @@ class _FixDriver:
                 record.left = tuple(issue.reason for issue in found)
 
     def _find_issues(self, calls: Sequence[SplitNode], now: ModelSnapshot, record: _Record) -> list[Issue]:
-        """Return the issues of a split to fix. Uncertain ones without a rewrite are recorded as possible."""
+        """Return the issues of a split. Uncertain ones without a rewrite are only recorded as possible."""
         found = find_issues(
             calls, now.context, self.targets, self.unbind, repair=self.repair, to_open=now.describe_baked
         )
@@ -192,7 +192,7 @@ class _FixDriver:
         return [one for one in found if one.certain or one.reason.code not in record.possible]
 
     def _check_outputs(self, now: ModelSnapshot) -> None:
-        """Check that the inferred types and shapes of rewritten outputs do not contradict those before."""
+        """Raise ModelError if the inferred type or shape of a rewritten output contradicts the former one."""
         found = now.get_values() if self._promised else {}
         for name, (record, before) in self._promised.items():
             after = found.get(name)

@@ -22,9 +22,10 @@ _Place = tuple[str | None, str | None]
 
 
 class ConvertedFunctions:
-    """An editable copy of a model, in which functions with other versions of splits have the model's opset.
+    """An editable copy of a model, in which some functions have been converted to the model's opset.
 
-    A function with a node that cannot be converted is unchanged.
+    Those are the functions whose own opset selects another version of a split. A function with a node that
+    cannot be converted is unchanged.
     """
 
     def __init__(self, model: CheckedModel) -> None:

@@ -1,4 +1,4 @@
-"""Find the rules that a split breaks, the limits of runtimes that it meets, and the rewrites that help."""
+"""Find the rules that a split breaks, the limits that apply to it, and the rewrites that help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())
 
 
 class Issue(NamedTuple):
-    """A rule that a split breaks or a limit that it meets, and its rewrites in order of preference."""
+    """A rule that a split breaks or a limit that applies to it, and the rewrites in order of preference."""
 
     reason: Reason
     rewrites: tuple[Fix, ...]
@@ -52,7 +52,8 @@ def find_issues(
     """Return the issues of a split node over all of its calls, in the order in which to fix them.
 
     Issues without a rewrite come first, then those that need a choice of the user, then the others, the
-    largest rewrite first. ``to_open`` returns a message for splits whose constant lengths are replaced.
+    largest rewrite first. Broken rules have rewrites only with ``repair``. ``to_open`` returns a message for
+    a split whose constant lengths are to be replaced, and None for others.
     """
     issues: dict[str, Issue] = {}
     for split_node in split_nodes:
@@ -70,7 +71,7 @@ def find_issues(
 
 
 def find_max_outputs(targets: Iterable[Target]) -> int | None:
-    """Return the maximum number of outputs of a Split that all targets support, or None if there is none."""
+    """Return the maximum number of outputs of a Split that all targets support, or None if unlimited."""
     found = (limit.max_outputs for target in targets for limit in target.limits)
     return min((most for most in found if most is not None), default=None)
 

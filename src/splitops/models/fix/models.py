@@ -89,7 +89,7 @@ def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tu
 
 
 def _add_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[SplitReport, ...]:
-    """Add the warnings about constant lengths on dynamic axes to the reports of their splits, as possible."""
+    """Add the warnings about constant lengths on dynamic axes to the ``possible`` reasons of their splits."""
     warnings = {(one.where.graph, one.where.node): one for one in found}
     return tuple(
         split
@@ -103,7 +103,7 @@ def _add_baked(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple
 
 
 def _drop_reported(splits: Sequence[SplitReport], found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that are not the reason of an unfixable split."""
+    """Return the findings that are not reasons of unfixable splits."""
     named = {
         (reason.code, split.where.graph, split.where.node)
         for split in splits
@@ -124,7 +124,7 @@ def fix_nodes(
 ) -> tuple[ir.Model, tuple[SplitReport, ...], ModelSnapshot]:
     """Fix a copy of a model.
 
-    ``repair`` also repairs broken rules. ``on_look`` is called with the inferred model before each pass.
+    With ``repair``, repair broken rules, too. ``on_look`` is called with the inferred model before each pass.
 
     Returns:
         The fixed copy, the reports of the splits, and the last snapshot.

@@ -25,12 +25,12 @@ _CARRIERS: Final = {
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
-    """Cast the data to a type of :data:`_CARRIERS`, and each part that is read to its own type again.
+    """Cast the data to its type in :data:`_CARRIERS`, and cast the used parts back to their own type.
 
-    Return the type of the sequence.
+    Return the new element type of the sequence.
 
     Raises:
-        NotApplicableError: there is no such type, or other nodes or the caller read the sequence.
+        NotApplicableError: there is no such type, or the sequence is a graph output or has other uses.
     """
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else find_type(data)

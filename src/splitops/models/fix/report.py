@@ -41,7 +41,7 @@ class Unbind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A limit of a runtime that a split meets, or a rule that it breaks.
+    """A limit of a runtime that applies to a split, or a rule that the split breaks.
 
     Attributes:
         code: code of the limit or rule, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
@@ -57,14 +57,14 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """One split of the source model.
+    """One split of the source model, or another node that was changed.
 
     Attributes:
         where: its location in the source model.
         status: result of the fix.
         before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
         after: its description in the fixed model.
-        reasons: the limits that it met and the rules that it broke; for an unfixable split, those left.
+        reasons: the limits that applied and the rules that it broke. For an unfixable split, those left.
         cost: additional cost at run time, or empty.
         possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """
@@ -114,7 +114,8 @@ class FixReport(ModelReport):
             broken rules were repaired.
         model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
-        splits: every split of the source model in order; a split in a function appears once for all calls.
+        splits: every split of the source model in order, then other changed nodes. A split in a function
+            appears once for all calls.
         findings: the errors that :func:`splitops.check` finds in the fixed model for these runtimes, except
             the reasons of the unfixable splits.
         untested: the targets that were not tested: their limits are only documented.
@@ -150,7 +151,7 @@ class FixReport(ModelReport):
 
     @property
     def possible(self) -> tuple[SplitReport, ...]:
-        """The splits that a runtime rejects or computes wrongly for some inputs, whatever the rewrite."""
+        """The splits with reasons that are left for some inputs only, see :class:`SplitReport`."""
         return tuple(split for split in self.splits if split.possible)
 
     def __str__(self) -> str:

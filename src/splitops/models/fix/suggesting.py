@@ -26,7 +26,7 @@ def suggest(
 ) -> Suggestion:
     """Try to fix a model for ``targets``, and return what that achieves.
 
-    Without targets, the fix is for the runtimes in ``findings`` that can be fixed, or the installed one.
+    Without targets, fix it for the runtimes in ``findings`` whose limits have fixes, or the installed one.
     """
     named = targets or load_targets(_find_fixable_runtimes(findings) or installed_runtimes(model))
     try:

@@ -62,7 +62,7 @@ _NAMED_PORTS: Final = "its ports define names of model outputs"
 
 
 class FixWriter:
-    """Writes fixes into a model. ``max_outputs`` is the maximum of each Split in a tree of Splits."""
+    """Writes fixes into a model. ``max_outputs`` limits the outputs of each Split in a tree of Splits."""
 
     def __init__(
         self, editor: Editor, unbind: Unbind | None, max_outputs: int | None, opening: Opening | None = None
@@ -74,7 +74,7 @@ class FixWriter:
 
     def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
-        # This has the facts of all calls. The argument has only those of the first call.
+        # The editor merges the facts of all calls. The argument has only those of the first call.
         split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and rewrite in _OF_ONNX:
             raise NotApplicableError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
@@ -232,7 +232,7 @@ class FixWriter:
         return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the first way of a kind to write a split with its lengths, or None if there is none."""
+        """Return the first :class:`Way` of a kind to write a split with its lengths, or None."""
         for way in iter_ways(
             split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
         ):
@@ -363,7 +363,7 @@ class FixWriter:
         return f"{kind.title()[:-1]} x {len(bounds)}(axis={facts.axis})"
 
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
-        """Write Slices that also select a second axis whole, so that onnxruntime does not fuse them.
+        """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
 
         GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
         interprets an end of 2^31 - 1 as the end of the axis.

@@ -40,7 +40,7 @@ def drop_whole_axes(bounds: Mapping[int, slice], shape: Shape) -> dict[int, slic
 
 
 def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
-    """Return the bounds of a Slice that equals ``inner`` followed by ``outer``, or None if none is known.
+    """Return bounds that equal ``inner`` followed by ``outer`` on an axis of ``size``, or None if unknown.
 
     Examples:
         >>> from splitops.spec.sizes.dims import UNKNOWN
@@ -63,7 +63,7 @@ def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
 
 
 def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | None:
-    """Return the axis that is not selected whole, and its positions.
+    """Return the only axis that is not selected whole, and its selected positions.
 
     Return None if there is not exactly one such axis, or if its size is unknown.
 
@@ -80,7 +80,9 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
 
 
 def find_stride(taken: Collection[range], size: int) -> int | None:
-    """Return the step n of ranges that cover an axis, one from each of the first n positions, or None.
+    """Return the least n > 1 for which ``taken`` has all ranges of :func:`list_strided_ranges`, or None.
+
+    ``size`` must be a multiple of n.
 
     Examples:
         >>> find_stride([range(1, 6, 2), range(0, 6, 2)], 6), find_stride([range(0, 6, 2)], 6)
@@ -96,7 +98,7 @@ def find_stride(taken: Collection[range], size: int) -> int | None:
 
 
 def list_strided_ranges(step: int, size: int) -> list[range]:
-    """Return the positions of an axis in steps of ``step``, as one range for each start.
+    """Return the positions of an axis as ``step`` ranges in steps of ``step``, one for each start.
 
     Examples:
         >>> list_strided_ranges(2, 6)

@@ -22,13 +22,14 @@ from splitops.models.split_nodes.static_facts import (
 from splitops.spec.sizes.dims import Dim
 
 Item = tuple[ir.Node, int] | None
-"""The split and the index of a part that a Concat on the same axis reads. None for other inputs."""
+"""The split and the index of a Concat input that is a part on the same axis. None for other inputs."""
 
 
 def split_concat(node: ir.Node, editor: Editor) -> None:
-    """Remove the split of parts that are concatenated again in their order.
+    """Simplify a Concat that joins parts of a split in their order.
 
-    All parts of a split are replaced by its data. Adjacent parts without other uses are replaced by one part.
+    If it reads all parts, they are replaced by the data of the split. Otherwise, adjacent parts without other
+    uses are merged into one part.
     """
     items = _read_items(node, editor)
     if any(items) and not _replace_whole_splits(node, items, editor):
@@ -36,7 +37,7 @@ def split_concat(node: ir.Node, editor: Editor) -> None:
 
 
 def _read_items(node: ir.Node, editor: Editor) -> list[Item]:
-    """Return an item for each input of a Concat, or an empty list if an input is absent."""
+    """Return the :data:`Item` of each input of a Concat, or an empty list if an input is absent."""
     inputs = [value for value in node.inputs if value is not None]
     return [_read_item(node, value, editor) for value in inputs] if len(inputs) == len(node.inputs) else []
 
@@ -95,9 +96,9 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
 
 
 def _merge_runs(node: ir.Node, editor: Editor) -> None:
-    """Merge each run of adjacent parts that only a Concat uses into one part of their split.
+    """Merge runs of adjacent parts of one split, used only by Concats, into one part each.
 
-    All Concats of a split are rewritten at once, so that the work is linear in its number of parts.
+    All Concats of the split are rewritten at once, so that the work is linear in its number of parts.
     """
     for split, own in _find_runs(node, editor).items():
         facts = None if editor.has_fixed_outputs(split) else editor.read_split_facts(split)

@@ -76,7 +76,7 @@ class Factored:
         return True
 
     def _pop_factors(self, factors: list[Factor], size: Dim) -> Axis | None:
-        """Remove and return first factors with the product ``size``, or None. The last one may be divided."""
+        """Remove and return the first factors, with product ``size``, or None. The last may be divided."""
         if not isinstance(size, int):
             return [factors.pop(0)] if factors and is_same_size(factors[0].size, size) else None
         popped: Axis = []
@@ -93,7 +93,10 @@ class Factored:
         return popped
 
     def find_leading(self, axis: int, size: int) -> Factor | None:
-        """Return the outermost factor of an axis, divided to ``size``. None if it begins no source axis."""
+        """Return the outermost factor of an axis, reduced to ``size`` by dividing it.
+
+        Return None if it cannot be divided, or is not the outermost factor of a source axis.
+        """
         factors = self.axes[axis]
         first = factors[0] if factors else None
         if first is None or not isinstance(first.size, int) or size < 2 or first.size % size:
@@ -103,7 +106,7 @@ class Factored:
         return first if any(source[:1] == [first] for source in self.source) else None
 
     def make_part(self, factor: Factor, size: int, without: int | None = None) -> Factored:
-        """Return the tensor of a part: ``factor`` has the size ``size``, the axis ``without`` is removed."""
+        """Return the tensor of a part: ``factor`` has size ``size``, and axis ``without`` is removed."""
         own = [] if size == 1 else [Factor(size)]
         found = Factored(())
         found.source = [_replace(axis, factor, own) for axis in self.source]
@@ -124,7 +127,7 @@ def _replace(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
 
 
 def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return as few moves as possible from ``source`` to ``target``, or None if no Reshape can set the shape.
+    """Return a short list of moves from ``source`` to ``target``, or None if no Reshape can set a shape.
 
     Examples:
         >>> factored = Factored((5, 24))
@@ -148,7 +151,7 @@ def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | N
         between = sorted(target, key=lambda axis: order.index(axis[0]) if axis else -1)
         first = _find_reshape(source, between)
         before_target = None if first is None else [*first, _permute_axes(between, target, wanted)[1]]
-    # A last Transpose is best: many runtimes fuse it into a matrix product.
+    # A Transpose at the end is best: many runtimes fuse it into a matrix product.
     chains = [one for one in (before_target, after_source) if one is not None]
     if chains:
         return min(chains, key=len)
@@ -172,7 +175,7 @@ def _is_run(axis: Axis, order: Sequence[Factor]) -> bool:
 def _permute_axes(
     source: Sequence[Axis], target: Sequence[Axis], wanted: Sequence[Factor]
 ) -> tuple[list[Axis], Permute]:
-    """Return the axes in the order of ``wanted``, with sizes of 1 as in ``target``, and the Transpose."""
+    """Return the axes in the order of ``wanted``, with axes of size 1 as in ``target``, and the Transpose."""
     filled = sorted(
         (index for index, axis in enumerate(source) if axis), key=lambda index: wanted.index(source[index][0])
     )

@@ -58,7 +58,7 @@ class AxisPartition:
 
 @dataclass(frozen=True, slots=True)
 class HoistedPart:
-    """A part of the source of a chain, its size on the split axis, and the moves that are applied to it."""
+    """A part of a hoisted split: its size on the split axis, and ``end``, the value that it replaces."""
 
     size: int
     end: ir.Value

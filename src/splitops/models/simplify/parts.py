@@ -33,8 +33,8 @@ def remove_whole_part(node: ir.Node, editor: Editor) -> None:
 def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     """Remove unused parts.
 
-    Adjacent unused parts are merged into one, and empty unused parts are removed. A Split without used parts
-    is removed. A Split with one used part is replaced by a Slice.
+    Adjacent unused parts are merged into one, and empty unused parts are removed. A Split that cannot fail is
+    removed if no part is used, and replaced by a Slice if only one is used.
     """
     facts, data = editor.read_split_facts(node), node.inputs[0]
     read = [has_consumers(output) for output in node.outputs]

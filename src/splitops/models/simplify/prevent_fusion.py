@@ -1,4 +1,4 @@
-"""Rewrites that prevent wrong optimisations by runtimes. Other rewrites may have made these possible."""
+"""Rewrites that prevent wrong runtime optimisations, which other rewrites may have made possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def prevent_fusion(node: ir.Node, editor: Editor) -> None:
 
 
 def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
-    """Set the lengths of Splits that onnxruntime would merge, since their inputs are equal without them."""
+    """Set the lengths of Splits that onnxruntime would merge wrongly, since they look equal without them."""
     _prevent_matches(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
 
 

@@ -213,7 +213,7 @@ def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) ->
 
 
 def check_allowed(names: Iterable[str]) -> frozenset[str]:
-    """Check that :data:`ALLOWANCES` has all names, and return them as a set."""
+    """Return the names as a set. Raise ModelError unless :data:`ALLOWANCES` has all of them."""
     return _check_names(names, ALLOWANCES, "allowance")
 
 

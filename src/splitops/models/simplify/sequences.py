@@ -19,8 +19,8 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
 
     SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it
     undoes the split, otherwise a Concat. SequenceAt becomes a Gather if the parts have size 1, otherwise a
-    part of a Split. On an axis of unknown size, the new nodes must fail if the old ones would have failed:
-    these are Gather at positions and Split by lengths. The number of nodes never grows. A split node that may
+    part of a Split. On an axis of unknown size, the new nodes must fail if the old ones would have failed, so
+    a Gather or a Split with lengths selects the parts. The number of nodes never grows. A split node that may
     be PyTorch's ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not
     changed.
     """
@@ -87,7 +87,7 @@ class _Work:
         return 0 if self.facts.removable and self._is_inverse(reader) else 1
 
     def needs_split(self, readers: list[ir.Node]) -> bool:
-        """Return whether nodes for which :meth:`can_read_parts` is true need a Split to be rewritten."""
+        """Return whether a Split must be added to rewrite nodes for which :meth:`can_read_parts` is true."""
         if readers and not self.facts.removable:
             return True
         return not all(self._is_gather(reader) or is_operator(reader, "SequenceLength") for reader in readers)

@@ -40,7 +40,7 @@ def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
 def merge_slices(node: ir.Node, editor: Editor) -> None:
     """Merge a Slice into the Slices that use it, if nothing else does.
 
-    If both select the same axis, one pair of bounds must equal both, for all values of an unknown size.
+    If both slice the same axis, one pair of bounds must have the same effect for all values of its size.
     """
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else find_shape(data)
@@ -84,7 +84,7 @@ def _merge(
 
 
 def _describe_slice(bounds: dict[int, slice]) -> str:
-    """Return a description of a Slice for reports."""
+    """Return a Slice as text for reports, such as ``Slice(axis 1: 0:4:2)``."""
     parts = []
     for axis, taken in sorted(bounds.items()):
         step = f":{taken.step}" if taken.step != 1 else ""
@@ -117,7 +117,7 @@ def slices(node: ir.Node, editor: Editor) -> None:
 
 
 def strided_slices(node: ir.Node, editor: Editor) -> None:
-    """Replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes.
+    """Replace n Slices with step n, one from each of the first n positions, by Reshape, Split and Squeezes.
 
     ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
     the Reshape adds. There are more nodes than before, but they are about twice as fast: a Slice in steps
@@ -134,7 +134,7 @@ def gathers(node: ir.Node, editor: Editor) -> None:
 def scalar_gathers(node: ir.Node, editor: Editor) -> None:
     """Replace scalar Gathers of all positions of an axis by a Split and a Squeeze for each position.
 
-    There are more nodes than before: use it for runtimes in which Split is faster than Gather.
+    This adds nodes: use it only for runtimes in which Split is faster than Gather.
     """
     _replace_by_split(node, editor, partial(_read_gather, rank=0), squeezed=True)
 
@@ -146,7 +146,7 @@ def _read_contiguous_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple
 
 
 def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the axis and the positions of a Slice in larger steps that a Reshape can replace, or None."""
+    """Return the axis and positions of a Slice with a step above 1, or None if no Reshape can replace it."""
     found = _find_sliced_axis(node, shape, editor)
     if found is None or _read_inner_sizes(shape, found[0]) is None:
         return None
@@ -156,7 +156,10 @@ def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[in
 def _replace_by_split(
     node: ir.Node, editor: Editor, taken: ReadPositions, *, strided: bool = False, squeezed: bool = False
 ) -> None:
-    """Replace nodes with the data and role of ``node`` by a Split, if they exactly cover an axis together."""
+    """Replace nodes with the same data and role as ``node`` by a Split, if they exactly cover an axis.
+
+    ``taken`` returns the positions that each of them selects.
+    """
     data, role = node.inputs[0], editor.find_role(node)
     tensor = None if data is None else get_abstract_value(data)
     if data is None or not isinstance(tensor, AbstractTensor) or tensor.shape is None or node.graph is None:
@@ -188,7 +191,7 @@ def _replace_by_split(
 
 
 def _partition_axis(taken: Iterable[range], size: int) -> list[range]:
-    """Return ranges that exactly cover an axis, in order, or an empty list if there are none."""
+    """Return those of ``taken`` that exactly cover an axis, in order, or an empty list if there are none."""
     found = partition([(positions.start, positions.stop) for positions in taken], size)
     return [range(begin, end) for begin, end in found or ()]
 

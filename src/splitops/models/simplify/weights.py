@@ -63,7 +63,10 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
 
 
 def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
-    """Return the product that computes a value, and the Add of a constant bias if there is one, or None."""
+    """Return the product that computes a value, then the Add of a constant bias if there is one.
+
+    Return None if no product computes the value, or if its weights cannot be split.
+    """
     nodes: list[ir.Node] = []
     while True:
         node = value.producer()
@@ -110,7 +113,7 @@ def _write_part(
     before: ir.Node,
     editor: Editor,
 ) -> ir.Value:
-    """Add the nodes that compute a part in front of the node ``before``, and return the part."""
+    """Add the nodes that compute the part ``index`` before the node ``before``, and return the part."""
     part: ir.Value | None = None
     for node in product:
         inputs: list[ir.Value | None] = []
