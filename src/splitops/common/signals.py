@@ -67,7 +67,7 @@ def defer_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
-    """Append a signal to ``pending`` instead of handling it. Some handlers are not replaced."""
+    """In the block, append a signal to ``pending`` instead of handling it. Some handlers are not replaced."""
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.
     if handler in (None, signal.SIG_IGN, exit_at_once):

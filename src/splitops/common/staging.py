@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A long name is cut and gets a checksum."""
+    """Return the path of the staging folder of a set of files. A long name is cut and gets a digest."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -178,7 +178,7 @@ class StagingFolder:
         return self.root / _BEFORE
 
     def get_public_path(self, path: Path) -> Path:
-        """Convert a path below the root to one that is valid in other processes; others are unchanged."""
+        """Convert a path below :attr:`root` to one that other processes can use. Keep any other path."""
         return self.path / path.relative_to(self.root) if path.is_relative_to(self.root) else path
 
     def check(self) -> None:

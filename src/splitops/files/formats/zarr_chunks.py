@@ -53,7 +53,7 @@ def find_chunks(array: Any) -> tuple[int, ...] | None:
 
 
 def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> None:
-    """Create arrays in a folder with the metadata of arrays in ``source``, except their shapes."""
+    """Create an array per tensor, with the metadata of the same array in ``source`` except its shapes."""
     for tensor in tensors:
         described = _read_description(source, tensor.name)
         assert tensor.chunks is not None  # the caller copies chunk by chunk
