@@ -56,7 +56,7 @@ def defer_signals() -> Iterator[None]:
     pending: list[int] = []
     try:
         with contextlib.ExitStack() as stack:
-            # Ctrl-C is restored last: its exception would prevent the restoring of the others.
+            # Ctrl-C is restored last: its exception would keep the others from being restored.
             for number in reversed(ENDING):
                 stack.enter_context(_defer_signal(number, pending))
             yield

@@ -81,7 +81,7 @@ def resolve_target(path: str | os.PathLike[str]) -> Path:
 
 
 def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it. With ``alone``, it is not a cached instance.
+    """Return fsspec's file system for a URL (a new instance with ``alone``), and the path in the file system.
 
     Raises:
         FileError: fsspec or the library for the protocol is not installed, or the URL cannot be reached.

@@ -1,4 +1,4 @@
-"""Checksum files with SHA-256 in the format of ``sha256sum``: write them, and check files against them."""
+"""SHA-256 checksum files in the format of ``sha256sum``: write them, and check files against them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for a file that a checksum file lists: its name there, and its problem, or None if valid."""
+    """The result for a listed file: its name in the checksum file, and its problem, or None if valid."""
 
     name: str
     problem: str | None = None

@@ -221,7 +221,7 @@ class ChunkTask:
         """Do nothing: :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
-        """Return a checksum for each written chunk: of its encoded bytes if :meth:`copy` copied these."""
+        """Return the checksum of each written chunk, or of its encoded bytes if these were copied."""
         found, done = [], 0
         with contextlib.ExitStack() as stack, reading(self.name):
             target = stack.enter_context(self._open(files))
@@ -304,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Return the indices of a source and its chunk with these elements in this encoding, or None."""
+        """Find a source chunk with the same elements and encoding. Return its source and index, or None."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis

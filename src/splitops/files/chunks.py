@@ -38,8 +38,9 @@ function that receives the number and the checksums of each finished task.
 class ChunkCopies:
     """Copies of a plan that are made chunk by chunk.
 
-    The targets have the format ``format``, and ``names`` in messages. The sources have ``formats``. New files
-    get the metadata of ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
+    ``format`` is the format of the targets, ``names`` are their names in messages, and ``formats`` are the
+    formats of the sources. New files get the metadata of ``like``. If ``compute`` is set, it computes the
+    elements, and there are no sources.
     """
 
     assemblies: tuple[TensorAssembly, ...]
@@ -103,7 +104,7 @@ class ChunkCopies:
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that is the same only for the same copies."""
+        """Return a string that identifies these copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

@@ -230,7 +230,7 @@ def connect_client(cluster: Any) -> Iterator[Any]:
         return
     try:
         client = Client(cluster, timeout=_MAX_WAIT)
-    except Exception as error:  # distributed declares no closed set
+    except Exception as error:  # distributed does not document which
         raise FileError(f"cannot reach the cluster at {shown(cluster)}: {format_reason(error)}") from error
     with client:
         yield client

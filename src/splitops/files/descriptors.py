@@ -42,7 +42,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Set the size of a file and reserve its disk space if possible. A full disk is an error here already."""
+    """Set the size of a file and reserve its disk space if possible, so that a full disk fails early."""
     os.ftruncate(descriptor, size)
     if size and hasattr(os, "posix_fallocate"):
         try:

@@ -72,7 +72,7 @@ class ExtentBatches:
         return found
 
     def select_runs(self, passes: Table, first: Table, end: Table) -> ExtentBatches:
-        """Return the batches ``passes`` (indices), each limited to runs ``first`` to ``end`` (exclusive)."""
+        """Return the batches numbered ``passes``, each cut to its runs ``first`` to ``end`` (exclusive)."""
         sizes = self.sizes[passes]
         table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
@@ -83,7 +83,7 @@ class ExtentBatches:
 
 
 class CopyError(Exception):
-    """The file with index ``file`` cannot be read or written. ``error`` is an errno; 0 if it ended early."""
+    """Reading or writing file number ``file`` failed. ``error`` is an errno, or 0 if the file ended early."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -232,7 +232,7 @@ def _find_strided_runs(
 
     Return their table, as :mod:`splitops.native.files` expects it and ordered by batch ``number``, and the
     index of the strided run of each extent. Rows may have gaps of up to ``gap`` bytes; 0 is for writing,
-    which must not touch other bytes. Only a row of one extent may have more than ``widest`` bytes.
+    which must not touch other bytes. A row has more than ``widest`` bytes only if a single extent does.
     """
     keys = np.column_stack((number, extents[:, [Column.SOURCE, Column.RUNS, Column.STRIDE]]))
     order = np.lexsort((extents[:, Column.OFFSET], *keys.T[::-1]))
@@ -261,7 +261,7 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Do the same as :func:`_find_strided_runs` for single runs. Join overlaps, too, unless ``gap`` is 0."""
+    """Find single runs as :func:`_find_strided_runs` does. Unless ``gap`` is 0, overlaps are merged, too."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T

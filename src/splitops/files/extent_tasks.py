@@ -62,7 +62,7 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that is the same only for the same copies."""
+        """Return a string that identifies these copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

@@ -245,7 +245,7 @@ class FolderRun(Run):
             self._verify(drafts, journal)
 
     def _finish(self, drafts: Sequence[Path]) -> None:
-        """Complete the targets after their tensors are copied. Flush and check them if the options say so."""
+        """Complete the targets after the copy. Flush them with ``sync``, and check them with ``verify``."""
         verify = self.how["verify"]
         for finish in self.plan.finishes:
             paths = [drafts[position] for position in finish.targets]

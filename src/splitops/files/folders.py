@@ -25,8 +25,8 @@ _MODEL_ENDINGS: Final = (".safetensors", ".gguf", INDEX)
 _VARIANT: Final = re.compile(
     r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
 )
-"""Part of a diffusers or transformers file name that marks a variant: another precision, or ``ema`` averaging
-(``non_ema`` for none).
+"""The part of a diffusers or transformers file name that marks a variant: weights in another precision, or
+with (``ema``) or without (``non_ema``) averaging.
 """
 _SECOND_MODEL: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
 """Stems of models that often share a folder with another model: Mistral's own format, and PEFT adapters."""
@@ -36,7 +36,7 @@ MAX_SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file without tensors in a model's folder. If ``shared``, it is valid for new tensor files."""
+    """A small file without tensors in a model's folder. ``shared``: whether it also fits new tensor files."""
 
     name: str
     source: Source
@@ -75,7 +75,7 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file, by its name, is of a variant of the models named ``stems`` or of a second model.
+    """Return whether a file name belongs to a variant of the models named ``stems``, or to a second model.
 
     Examples:
         >>> [is_another_model(name, ["model"]) for name in (

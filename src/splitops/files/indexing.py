@@ -62,8 +62,8 @@ def plan_index(
         that agrees with the files, the plan writes nothing. If it disagrees, a warning has the reason.
 
     Raises:
-        FileError: there are no files, there is not exactly one complete set of several, a number is missing,
-            a tensor is in two files, or a file is malformed.
+        FileError: there are no files, there are several sets and not exactly one is complete, a number is
+            missing, a tensor is in two files, or a file is malformed.
 
     Examples:
         >>> import pathlib, tempfile

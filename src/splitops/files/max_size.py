@@ -227,7 +227,7 @@ def plan_one_file(
         out: path or URL of the file to write.
         to: format of the file; None to infer it from the file name.
         external_data: whether to write the tensors to one data file even if they fit into the ONNX model.
-            Tensors from a source that is not ONNX are written to a data file anyway. Only for ONNX targets.
+            Those of a source that is not ONNX always are. It is an error if the target is not ONNX.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 

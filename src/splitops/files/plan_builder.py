@@ -203,7 +203,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the operator to a tensor. If only OpenVINO supports its type, the error suggests its operators."""
+    """Bind the operator to a tensor. An error about its type suggests OpenVINO if that supports the type."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -423,7 +423,7 @@ def _merge_tensors(
 
 
 def _check_other_tensors(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Reject other tensors that the first file lacks or has in another type or shape: its own are copied."""
+    """Reject other tensors unless the first file, which they are copied from, has them in the same form."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:

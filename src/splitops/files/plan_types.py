@@ -262,7 +262,8 @@ class PlannedFiles:
     def reject_duplicates(self) -> None:
         """Reject two targets with the same name, and a file at the path of a folder.
 
-        Names that differ only in case or in how an accent is encoded are the same on some file systems.
+        Names that differ only in case or in how an accent is encoded count as the same, because some file
+        systems do not distinguish them.
 
         Raises:
             FileError: there are such targets; the message names both and their sources.

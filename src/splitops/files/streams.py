@@ -1,7 +1,8 @@
 """Compressed files such as ``x.npy.gz``, decompressed by fsspec (the extra ``fsspec``).
 
 The size of the decompressed data is unknown until its end. The header of the data declares a size, which
-limits the stream. Shorter data is an error, and longer data usually is. It cannot fill the disk.
+limits the stream, so that it cannot fill the disk. Shorter data is an error. So is longer data, except in raw
+files.
 """
 
 from __future__ import annotations

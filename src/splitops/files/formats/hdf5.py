@@ -186,7 +186,7 @@ def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...
 
 
 def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Copy the soft links of a file with several tensors. Raise FileError if its other datasets are lost."""
+    """Copy the soft links of a file with several tensors. Reject it if other datasets cannot be copied."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]

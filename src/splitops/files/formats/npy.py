@@ -55,7 +55,7 @@ class Header:
 
 
 def read_header(file: IO[bytes], name: str, size: int) -> Header:
-    """Read a header and check it against the file size. Errors call the file ``name``.
+    """Read a header and check it against the file size. ``name`` is the file's name in errors.
 
     Raises:
         FileError: the header is malformed, the array has pickled objects or an unsupported dtype, or the file

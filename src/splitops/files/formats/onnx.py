@@ -193,7 +193,7 @@ def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
 def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
     """Serialize a message without the field ``name``. Return the bytes before it and those after it.
 
-    The fields are ordered by number. The bytes before end with the tag and the ``size`` of the field, unless
+    Fields are in the order of their numbers. The bytes before it end with its tag and ``size``, unless
     ``size`` is None.
     """
     number = message.DESCRIPTOR.fields_by_name[name].number

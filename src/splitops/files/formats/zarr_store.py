@@ -22,7 +22,7 @@ _DOCUMENTS: Final = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 class FolderStore(LocalStore):  # type: ignore[misc]
-    """A read-only folder. The chunks of an array can only be read after :meth:`allow` was called for it."""
+    """A read-only folder. The chunks of an array can be read once :meth:`allow` has been called for it."""
 
     def __init__(self, root: Path | str, *, read_only: bool = True) -> None:
         """Make the store of a folder. zarr-python itself passes ``read_only``."""
