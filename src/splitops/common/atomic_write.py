@@ -289,7 +289,7 @@ class StagedFiles:
                     yield around.stage(staged.target / name, folder=(staged.draft / name).is_dir())
 
     def _reject_other_folders(self) -> None:
-        """Raise an error if a parent folder was replaced by another one since the set began."""
+        """Raise ModelError if a parent folder has been replaced by another one since the set began."""
         for staging in self._folders:
             folder = staging.path.parent
             try:
@@ -327,7 +327,7 @@ class StagedFiles:
 
 
 def _back_up(staged: _Staged) -> None:
-    """Back up a file that will be replaced. If possible, add a second link, so that it stays in place."""
+    """Back up a file or folder that will be replaced. If possible, a file gets a second link and stays."""
     staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(staged.place, staged.before, follow_symlinks=False)

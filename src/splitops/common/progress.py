@@ -74,7 +74,7 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
 
 def track(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return an iterable over ``items`` that reports each as a step, or ``items`` if nobody listens."""
+    """Return an iterable that reports each of ``items`` as a step, or ``items`` if nothing is reported."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _report_items(items, what)
 

@@ -49,7 +49,7 @@ def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer the signals that end a process until the block has finished or failed."""
+    """In the main thread, defer the signals that end a process until the block has finished or failed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

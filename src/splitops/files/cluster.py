@@ -199,7 +199,7 @@ def _run_task(place: WorkerRequirements, task: Task, files: Files, back: bool) -
 
 
 def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> WorkerRequirements:
-    """Write the marker file ``sign``. Return the requirements, with the size and time of each source."""
+    """Write the marker file ``sign``. Return the requirements that a worker must meet for a run."""
     text = secrets.token_hex(16)
     sign.unlink(missing_ok=True)
     with sign.open("x", encoding="ascii") as file:

@@ -63,7 +63,7 @@ class FilePlan(PlannedFiles):
     def run(self, **options: Unpack[RunOptions]) -> Report:
         """Write the targets. Either all of them are written completely, or none is.
 
-        A KeyboardInterrupt or SystemExit leaves a hidden folder with the finished tensors, for
+        A KeyboardInterrupt or SystemExit leaves a hidden folder with the output of finished tasks, for
         ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some
         targets cannot be resumed and leave nothing: those at a URL, chunks of HDF5 and computed arrays.
 

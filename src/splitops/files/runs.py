@@ -66,7 +66,7 @@ class Run(ABC):
             raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def reject_changed_sources(self) -> None:
-        """Raise an error if a source has changed since the run began."""
+        """Raise FileError if a source has changed since the run began."""
         for source, before in zip(self.plan.sources, self.before, strict=True):
             if source.read_identity() != before:
                 raise FileError(f"{source.name} has changed while it was read")

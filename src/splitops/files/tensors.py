@@ -46,7 +46,7 @@ def get_unit(element_type: ElementType) -> Unit:
 
 
 class StoredTensor(NamedTuple):
-    """A tensor whose bytes are one range of a file.
+    """A tensor whose bytes are one range of a source, usually a file.
 
     Attributes:
         name: name in the file; empty if the format has no names.
