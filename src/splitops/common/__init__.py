@@ -1,1 +1,1 @@
-"""Code that all packages share: untrusted files, atomic writes, progress, JSON values, the version."""
+"""Code that every package uses: untrusted files, atomic writes, progress, JSON values, the version."""

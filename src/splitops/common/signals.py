@@ -49,7 +49,10 @@ def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """In the main thread, defer the signals that end a process until the block has finished or failed."""
+    """Defer the signals that end a process until the block has finished or failed.
+
+    Does nothing outside of the main thread, which handles all signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -67,7 +70,7 @@ def defer_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
-    """In the block, append a signal to ``pending`` instead of handling it. Some handlers are not replaced."""
+    """Append a signal to ``pending`` instead of handling it, unless its handler must not be replaced."""
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.
     if handler in (None, signal.SIG_IGN, exit_at_once):

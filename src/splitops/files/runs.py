@@ -57,7 +57,7 @@ class Run(ABC):
     def reject_checksums(self, content: bytes | None) -> None:
         """Raise FileError if the checksum file exists already and must not be replaced.
 
-        An existing file with the same ``content`` is accepted. If ``content`` is None, none is.
+        An existing file with exactly this ``content`` is accepted. None accepts no existing file.
         """
         path = self.how["checksums"]
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
