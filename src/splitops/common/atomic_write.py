@@ -19,7 +19,7 @@ from splitops.common.staging import UNFOLLOWED, OpenFolder, Retention, StagingFo
 from splitops.errors import ModelError, shown_path
 
 _SYNCED_ALONE: Final = 64 if hasattr(os, "sync") else sys.maxsize
-"""Maximum number of files that are flushed to disk one by one, rather than all in one step.
+"""Maximum number of files that are flushed to disk one by one. One ``sync`` of the system flushes the others.
 
 A file that is published before its bytes are on disk could be empty after a power failure.
 """
@@ -161,7 +161,8 @@ class StagedFiles:
     def place_new(self, folder: Path, names: Sequence[str]) -> Path:
         """Add a new folder with files of the given names to the set, and return its draft path.
 
-        It is published by one move. If it exists by then, its files are moved into it one by one.
+        It is published by one move. If another process has created the folder by then, the files are moved
+        into it one by one.
 
         Raises:
             ModelError: the hidden folder cannot be created.
@@ -178,7 +179,7 @@ class StagedFiles:
         return staged.draft
 
     def open_staging(self, folder: Path, name: str) -> StagingFolder:
-        """Open and lock the staging folder ``name`` in a folder. Files of that folder are then written in it.
+        """Open and lock the staging folder ``name`` in a folder. It then holds the drafts for that folder.
 
         Raises:
             OSError: it cannot be created.
@@ -265,7 +266,7 @@ class StagedFiles:
             staging.retention = Retention.NEVER
 
     def _iter_moves(self) -> Iterator[_Staged]:
-        """Yield the moves: a new folder as one, or its contents if others have created the folder."""
+        """Yield the moves: one for a new folder, or one per name in it if others have created the folder."""
         new: dict[Path, _Folder | None] = {}
         """The paths for each new folder, by its draft; None if it is moved as one."""
         for staged in self._files:
@@ -288,7 +289,7 @@ class StagedFiles:
                     yield around.stage(staged.target / name, folder=(staged.draft / name).is_dir())
 
     def _reject_other_folders(self) -> None:
-        """Raise an error if a parent folder was replaced by another one since the set began."""
+        """Raise ModelError if a parent folder has been replaced by another one since the set began."""
         for staging in self._folders:
             folder = staging.path.parent
             try:
@@ -304,7 +305,7 @@ class StagedFiles:
         return path
 
     def clean(self) -> None:
-        """Remove the hidden folders that are not kept. Can be repeated if an open file has prevented that."""
+        """Remove the hidden folders that are not kept. Can be called again if an open file prevents that."""
         for staging in list(self._folders):
             if staging.root in self._unrestored:
                 staging.close()
@@ -326,7 +327,7 @@ class StagedFiles:
 
 
 def _back_up(staged: _Staged) -> None:
-    """Back up a file that will be replaced. If possible, add a second link, so that it stays in place."""
+    """Back up a file or folder that will be replaced. If possible, a file gets a second link and stays."""
     staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(staged.place, staged.before, follow_symlinks=False)

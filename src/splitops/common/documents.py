@@ -1,4 +1,4 @@
-"""Untrusted JSON and TOML documents: their size is checked before they are parsed, and their text is valid.
+"""Parse untrusted JSON and TOML documents. Their size is checked first, and only valid text is accepted.
 
 Every fault is a ValueError. The readers of each kind of document add the file name and the location.
 """
@@ -118,7 +118,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Count the values and levels of a JSON document before parsing. Raise DocumentError for too many."""
+    """Count values and levels of a JSON document before it is parsed. Raise DocumentError for too many."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return

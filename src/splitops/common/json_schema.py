@@ -35,8 +35,8 @@ Problem = tuple[str, str]
 def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
     """Find the first violation of a schema. Return its location and the problem, or None.
 
-    The schema has keywords of :data:`WORDS` only. ``place`` is the location of the value itself, ``root`` the
-    schema with the ``$defs`` of references. Unlike in JSON Schema, 2.0 is not an integer.
+    The schema may only have the keywords in :data:`WORDS`. ``place`` is the location of the value, ``root``
+    the schema whose ``$defs`` references use. Unlike in JSON Schema, 2.0 is not an integer.
 
     Examples:
         >>> find_problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})
@@ -95,7 +95,7 @@ def _is_same(value: Any, other: Any) -> bool:
 def _check_alternatives(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Find the violation of alternative schemas: at least one must match, or exactly one with ``alone``."""
+    """Find a violation of alternative schemas. At least one must match or, with ``alone``, exactly one."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
     found = [find_problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)

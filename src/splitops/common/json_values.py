@@ -28,8 +28,8 @@ def record(cls: type[_T]) -> type[_T]:
 def to_json_values(found: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON values, including nested dataclasses.
 
-    If the metadata of a field has ``"json"``, that is the name of the field. A class with ``SPARSE`` leaves
-    out values that are None or an empty list. A nested object of a class with ``TEXT`` becomes its text.
+    The metadata of a field may set another name for it as ``"json"``. If a class sets ``SPARSE``, fields that
+    are None or an empty list are left out. If it sets ``TEXT``, a nested object of it becomes its ``str()``.
     """
     values = {_name(field): _to_json(getattr(found, field.name)) for field in fields(found)}
     if not getattr(found, "SPARSE", False):

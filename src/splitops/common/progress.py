@@ -42,7 +42,7 @@ Listener = Callable[[Steps | None], None]
 
 @dataclass(slots=True)
 class _Listening:
-    """A listener, and whether work is reported to it already. Work inside that work is not reported."""
+    """A listener, and whether work is being reported to it. Work inside that work is not reported."""
 
     listener: Listener
     busy: bool = False
@@ -74,7 +74,7 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
 
 def track(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return the items of a loop, and report each as a step; ``items`` itself if nothing is reported."""
+    """Return an iterable that reports each of ``items`` as a step, or ``items`` if nothing is reported."""
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _report_items(items, what)
 
@@ -88,7 +88,7 @@ def _report_items(items: Iterable[_Item], what: str) -> Iterator[_Item]:
 
 @contextmanager
 def report_progress(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-    """Yield a function that reports progress: ``report(done, at="", of=total)``; None is an unknown total.
+    """Yield a function that reports progress: ``report(done, at="", of=total)``. An unknown total is None.
 
     Examples:
         >>> heard = []

@@ -49,14 +49,17 @@ def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer the signals that end a process until the block has finished or failed."""
+    """Defer the signals that end a process until the block has finished or failed.
+
+    Does nothing outside of the main thread, which handles all signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pending: list[int] = []
     try:
         with contextlib.ExitStack() as stack:
-            # Ctrl-C is restored last: its exception would prevent the restoring of the others.
+            # Ctrl-C is restored last: its exception would keep the others from being restored.
             for number in reversed(ENDING):
                 stack.enter_context(_defer_signal(number, pending))
             yield
@@ -67,7 +70,7 @@ def defer_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
-    """Append a signal to ``pending`` instead of handling it. Some handlers are not replaced."""
+    """Append a signal to ``pending`` instead of handling it, unless its handler must not be replaced."""
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.
     if handler in (None, signal.SIG_IGN, exit_at_once):

@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A long name is cut and gets a checksum."""
+    """Return the path of the staging folder of a set of files. A long name is cut and gets a digest."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -178,11 +178,11 @@ class StagingFolder:
         return self.root / _BEFORE
 
     def get_public_path(self, path: Path) -> Path:
-        """Convert a path below the root to one that is valid in other processes; others are unchanged."""
+        """Convert a path below :attr:`root` to one that other processes can use. Keep any other path."""
         return self.path / path.relative_to(self.root) if path.is_relative_to(self.root) else path
 
     def check(self) -> None:
-        """Check that the folder only has what runs write: no links, pipes, devices or files of other users.
+        """Check that the folder contains only what runs write: no links, pipes, devices or others' files.
 
         Raises:
             ModelError: there is anything else.
@@ -310,7 +310,7 @@ class StagingFolder:
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Describe a file that is neither regular nor a folder; with ``folder``, one that is not a folder."""
+    """Return the kind of a file, or an empty string for a folder or, without ``folder``, a regular file."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"

@@ -79,7 +79,7 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
     crashes the process.
     """
     try:
-        # A bytearray would be filled with zeros first; an array of NumPy is not.
+        # A bytearray would be filled with zeros first; a NumPy array is not.
         data = memoryview(np.empty(size, np.uint8).data)
         file.seek(offset)
         done = file.readinto(data) if size else 0  # type: ignore[attr-defined]

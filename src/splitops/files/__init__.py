@@ -76,10 +76,11 @@ def plan_split(
             not exist.
         operator: ``"Split"``, ``"SplitToSequence"`` or ``"VariadicSplit"``.
         tensor: name of the tensor; None if the file has only one.
-        prefix: start of the file names of the parts; None for the name of the file, or ``part`` for an array.
-        keep_other_tensors: whether the file of each part also gets the other tensors of the file.
-        like: format of the file; None to infer it from the file name.
-        to: format of the parts, such as ``"safetensors"``; None for the format of the file.
+        prefix: start of the file names of the parts; None for the stem of the source file's name, or ``part``
+            for a Dask array.
+        keep_other_tensors: whether the file of each part also gets the other tensors of the source.
+        like: format of the source; None to infer it from the file name.
+        to: format of the parts, such as ``"safetensors"``; None for the format of the source.
         opset: opset that selects the operator version; None for the newest.
         domain: ``""`` for ONNX or ``"openvino"``; None for the first of these that has the operator.
         **arguments: arguments of the operator's function, such as ``axis``, ``split`` and ``num_outputs``.
@@ -165,7 +166,7 @@ def plan_merge(
     """Plan to merge a tensor in several files into one file, without writing anything.
 
     Args:
-        sources: the files, in the order of the parts.
+        sources: paths or URLs of the files, in the order of the parts.
         out: path or URL of the file to write.
         axis: axis along which to concatenate the parts.
         tensor: name of the tensor; None if each file has only one. Other tensors are copied from the first

@@ -81,7 +81,7 @@ def resolve_target(path: str | os.PathLike[str]) -> Path:
 
 
 def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it. With ``alone``, the instance is not shared.
+    """Return fsspec's file system for a URL (a new instance with ``alone``), and the path in the file system.
 
     Raises:
         FileError: fsspec or the library for the protocol is not installed, or the URL cannot be reached.
@@ -126,7 +126,7 @@ class RemoteFile(Source):
         return found
 
     def read_identity(self) -> list[Any]:
-        """Request the current size, times and tags of the file, and return them after its URL."""
+        """Request the current size, times and tags of the file. Return a list of its URL and these values."""
         found = self._request_info()
         return [self.name, *(str(found.get(key)) for key in _CHANGES)]
 

@@ -1,4 +1,4 @@
-"""Arrays that a library reads in boxes, as sources of plain bytes in row-major order.
+"""Arrays that a library reads box by box (one slice per axis), as sources of bytes in row-major order.
 
 Compressed or chunked data has no byte ranges to copy. Such an array is unpacked into the staging folder
 chunk by chunk, and is split there as a plain array.
@@ -47,14 +47,14 @@ class BoxedArray(Source):
         chunk: tuple[int, ...],
         load: Callable[[Box], Any],
     ) -> None:
-        """Describe an array in a file or folder. ``load`` reads a box; one ``chunk`` at a time is fastest."""
+        """Describe the array ``label`` of a file. ``load`` reads a box, fastest if it is one ``chunk``."""
         self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
         self.name = f"{file.name}: {shown(label)}"
         self.shape = shape
         self._file, self._label, self._dtype, self._chunk, self._load = file, label, dtype, chunk, load
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read the rows that contain the bytes, and return the bytes."""
+        """Load the rows that contain the requested bytes, and return only these bytes."""
         row = max(1, self.size // self.shape[0]) if self.shape else self.size
         first, end = offset // row, -(-(offset + size) // row)
         found = self._load_box((slice(first, end),) if self.shape else ()).tobytes()

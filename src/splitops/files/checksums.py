@@ -1,4 +1,4 @@
-"""Files of SHA-256 checksums in the format of ``sha256sum``: write them, and check files against them."""
+"""SHA-256 checksum files in the format of ``sha256sum``: write them, and check files against them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from splitops.files.addresses import RemoteFile, format_address, is_address, is_
 from splitops.files.sources import LocalFile, Source
 
 _MAX_BYTES: Final = 64 << 20
-"""Maximum size of a file of checksums."""
+"""Maximum size of a checksum file in bytes."""
 _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that was checked: its name in the file of checksums, and its problem, or None if it is valid."""
+    """The result for a listed file: its name in the checksum file, and its problem, or None if valid."""
 
     name: str
     problem: str | None = None
@@ -37,7 +37,7 @@ def compute_sha256(file: Source) -> str:
 
 
 def format_lines(digests: Mapping[Path, str], folder: Path) -> bytes:
-    """Format the lines of a file of checksums. Paths become relative to ``folder``, the folder of that file.
+    """Format the lines of a checksum file in ``folder``. Local paths become relative to this folder.
 
     Examples:
         >>> format_lines({Path("parts/x.npy"): "0" * 64}, Path("parts")).decode().endswith("0  x.npy\\n")
@@ -53,15 +53,15 @@ def _format_line(path: Path, digest: str, folder: Path) -> bytes:
 
 
 def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
-    """Read every file that a file of checksums lists, and yield the results.
+    """Read every file that a checksum file lists, and yield the result for each.
 
     Args:
-        path: the file of checksums; its file names are relative to its folder.
+        path: the checksum file; the file names in it are relative to its folder.
         allow_links: whether names and links may lead out of its folder. URLs on other machines are always
             read, URLs of files on this machine only with ``allow_links``.
 
     Raises:
-        FileError: the file of checksums is empty, cannot be read, or has a line in another format.
+        FileError: the checksum file is empty, cannot be read, or has a line in another format.
     """
     try:
         content = read_bounded(path, limit=_MAX_BYTES)

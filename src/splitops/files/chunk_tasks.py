@@ -45,7 +45,7 @@ class ChunkedArray(Protocol):
 
     @property
     def coding(self) -> object:
-        """Key of the encoding: equal elements have equal bytes if the keys are equal and not None."""
+        """Key of the encoding. Arrays with equal keys other than None can exchange encoded chunks."""
         ...
 
     @property
@@ -80,21 +80,21 @@ class ChunkedFormat(Format, Protocol):
 
     @property
     def folders(self) -> bool:
-        """Whether its files are folders. Only a run that writes folders can be resumed after an interrupt."""
+        """Whether its files are folders. Otherwise, runs that copy them chunk by chunk cannot be resumed."""
         ...
 
     def open_array(
         self, path: Path, name: str, *, writing: bool = False
     ) -> AbstractContextManager[ChunkedArray]:
-        """Open an array in a file."""
+        """Open the array ``name`` of a file or folder, read-only unless ``writing`` is set."""
         ...
 
     def create(self, path: Path, tensors: Sequence[StoredTensor], like: Contents | None) -> None:
-        """Create a file for tensors, without their elements. Its other metadata is copied from ``like``."""
+        """Create a file for tensors, without their elements. Copy other metadata from ``like``, if given."""
         ...
 
     def choose_chunks(self, tensor: StoredTensor, like: Contents, offset: int) -> tuple[int, ...]:
-        """Return the chunk shape for a target tensor that begins at ``offset`` along the axis of its source.
+        """Return the chunk shape for a target tensor that begins at ``offset`` along its source's split axis.
 
         Raises:
             FileError: ``like`` has invalid metadata about its chunks.
@@ -114,7 +114,7 @@ class SourceSpan:
 
 @dataclass(frozen=True, slots=True)
 class TensorAssembly:
-    """A tensor of a target, and the ranges of source tensors that it is assembled from.
+    """A tensor of the target with index ``target``, and the ranges of source tensors that make it up.
 
     The spans follow each other along the axis without gaps; there are none if the elements are computed.
     ``read_bytes`` is the size of the largest source chunk in memory. It may be 0 if none exceeds the chunks
@@ -145,7 +145,7 @@ class TensorAssembly:
 
 
 def chunk_bytes(tensor: StoredTensor) -> int:
-    """Return the bytes of one chunk of a tensor in memory."""
+    """Return the size of one chunk of a tensor in memory, in bytes."""
     assert tensor.chunks is not None  # tensors without chunks have extents
     return math.prod(tensor.chunks) * tensor.unit.bytes
 
@@ -211,7 +211,7 @@ class ChunkTask:
         return found
 
     def write(self, files: Files, elements: npt.NDArray[Any]) -> list[int]:
-        """Write the elements of the only chunk like :meth:`copy`, and return their checksum."""
+        """Write ``elements`` as the task's only chunk, like :meth:`copy`. Return a list with its checksum."""
         [chunk] = self._iter_chunks()
         with self._open_for_writing(files) as target, defer_signals(), writing(self.name):
             target.write(chunk.box, elements)
@@ -221,7 +221,7 @@ class ChunkTask:
         """Do nothing: :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
-        """Return the checksums of the written chunks, or of their encoded bytes if these were copied."""
+        """Return the checksum of each written chunk, or of its encoded bytes if these were copied."""
         found, done = [], 0
         with contextlib.ExitStack() as stack, reading(self.name):
             target = stack.enter_context(self._open(files))
@@ -235,7 +235,7 @@ class ChunkTask:
         return found
 
     def locate(self, index: int) -> tuple[int, str]:
-        """Return the index of the target, and the chunk of a checksum as text for a message."""
+        """Return the index of the target, and text for a message that names the chunk of a checksum."""
         chunk = next(islice(self._iter_chunks(), index, None))
         return self.assembly.target, f"in chunk {chunk.index} of {self.assembly.tensor.label}"
 
@@ -246,7 +246,7 @@ class ChunkTask:
 
     @contextlib.contextmanager
     def _open_for_writing(self, files: Files) -> Iterator[ChunkedArray]:
-        """Open the target, and flush the written files to disk at the end."""
+        """Open the target. With ``files.sync``, flush the written files to disk at the end."""
         with contextlib.ExitStack() as stack:
             with writing(self.name):
                 target = stack.enter_context(self._open(files, writing=True))
@@ -257,7 +257,7 @@ class ChunkTask:
                     make_names_durable(target.written)
 
     def _iter_chunks(self) -> Iterator[_Chunk]:
-        """Yield the chunks in row-major order."""
+        """Yield the chunks of the task in row-major order."""
         grid, chunks, shape = self.assembly.grid, self.assembly.chunks, self.assembly.tensor.shape
         for number in range(self.first, self.end):
             index = tuple(int(at) for at in np.unravel_index(number, grid)) if grid else ()
@@ -304,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Return the source and the index of its chunk with exactly these elements and encoding, or None."""
+        """Find a source chunk with the same elements and encoding. Return its source and index, or None."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis
@@ -367,7 +367,7 @@ def compute_checksum(data: bytes | npt.NDArray[Any] | None) -> int:
 
 
 def make_names_durable(paths: Sequence[Path]) -> None:
-    """Flush files and their folders to disk. A missing chunk would be read as fill values."""
+    """Flush files and their folder entries to disk: a chunk lost in a crash would be read as fill values."""
     for path in (*paths, *{path.parent for path in paths}):
         with open_for_sync([path]) as files:
             make_durable(list(files.values()))

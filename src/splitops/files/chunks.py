@@ -1,4 +1,4 @@
-"""Copies of tensors that are stored in chunks. A format's library makes them, one chunk at a time.
+"""Copies of chunked tensors, which the library of their format reads and writes one chunk at a time.
 
 Staging, journal, publication and the check for changed sources are the same as for other files.
 """
@@ -38,8 +38,9 @@ function that receives the number and the checksums of each finished task.
 class ChunkCopies:
     """Copies of a plan that are made chunk by chunk.
 
-    ``names`` are those of the targets in messages, ``formats`` those of the sources. New files get the
-    metadata of ``like``. If ``compute`` is set, it computes the elements, and there are no sources.
+    ``format`` is the format of the targets, ``names`` are their names in messages, and ``formats`` are the
+    formats of the sources. New files get the metadata of ``like``. If ``compute`` is set, it computes the
+    elements, and there are no sources.
     """
 
     assemblies: tuple[TensorAssembly, ...]
@@ -56,7 +57,7 @@ class ChunkCopies:
 
     @property
     def one_process(self) -> str | None:
-        """Name, for messages, of targets that a cluster cannot write, or None if it can write them."""
+        """Description of the targets for messages if a cluster cannot write them, or None if it can."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property
@@ -75,7 +76,7 @@ class ChunkCopies:
         return sizes
 
     def make_tasks(self, memory: int) -> list[ChunkTask]:
-        """Split the copies into tasks. Raise FileError for too many chunks, or too little memory for one."""
+        """Split the copies into tasks. Raise FileError for too many chunks, or if ``memory`` is too small."""
         made: list[ChunkTask] = []
         for assembly in self.assemblies:
             count, size = math.prod(assembly.grid), assembly.chunk_bytes
@@ -98,12 +99,12 @@ class ChunkCopies:
         return made
 
     def count_threads(self, memory: int) -> int:
-        """Return the number of threads whose chunks fit in the memory."""
+        """Return the number of threads whose chunks fit in ``memory``: 1 to the number of processors."""
         largest = max((assembly.chunk_bytes for assembly in self.assemblies), default=0)
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that differs between different copies."""
+        """Return a string that identifies these copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
@@ -120,7 +121,7 @@ class ChunkCopies:
         sync: bool,
         **_: object,
     ) -> None:
-        """Create the targets without their elements, unless existing ones are kept."""
+        """Create the targets at ``drafts`` without their elements, unless existing ones are ``kept``."""
         for position, draft in enumerate([] if kept else drafts):
             if draft.is_dir():
                 shutil.rmtree(draft)

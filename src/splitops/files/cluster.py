@@ -55,7 +55,7 @@ class WorkerRequirements:
     version: str
 
     def find_problem(self) -> str | None:
-        """Describe, as the predicate of a sentence, why this worker cannot execute tasks; None if it can."""
+        """Return why this worker cannot execute tasks, as the predicate of a sentence, or None if it can."""
         if __version__ != self.version:
             return f"has splitops {__version__}, not {self.version}"
         try:
@@ -75,7 +75,7 @@ class WorkerRequirements:
 
     @contextlib.contextmanager
     def track_task(self) -> Iterator[None]:
-        """Check this worker, and count one more running task inside the block; see :meth:`Workers.stop`."""
+        """Count one more running task in the block. Raise FileError if this worker cannot execute tasks."""
         with _AT_WORK_LOCK:
             _AT_WORK[self.marker] += 1
         try:
@@ -122,10 +122,10 @@ class Workers:
     def iter_results(
         self, tasks: Sequence[Task], files: Files, numbers: Iterable[int], *, back: bool
     ) -> Generator[tuple[int, list[int]]]:
-        """Execute tasks on the workers. Yield the number and the checksums of each finished task.
+        """Execute the tasks ``numbers`` on the workers. Yield each finished one with its checksums.
 
-        Only about two tasks per thread are submitted at a time. With ``back``, tasks are read back instead of
-        copied.
+        Only about two tasks per thread are submitted at a time. With ``back``, the targets of the tasks are
+        read back instead of written.
         """
         from distributed import wait
 
@@ -189,7 +189,7 @@ class Workers:
 
 
 def _run_task(place: WorkerRequirements, task: Task, files: Files, back: bool) -> list[int]:
-    """Execute a task on this worker, or read it ``back``. Return its checksums."""
+    """Execute a task on this worker or, with ``back``, read its targets back. Return the checksums."""
     with place.track_task():
         if back:
             return task.read_back(files)
@@ -199,7 +199,7 @@ def _run_task(place: WorkerRequirements, task: Task, files: Files, back: bool) -
 
 
 def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -> WorkerRequirements:
-    """Write a marker file and return the files that every worker must see."""
+    """Write the marker file ``sign``. Return the requirements that a worker must meet for a run."""
     text = secrets.token_hex(16)
     sign.unlink(missing_ok=True)
     with sign.open("x", encoding="ascii") as file:
@@ -215,8 +215,8 @@ def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -
 def connect_client(cluster: Any) -> Iterator[Any]:
     """Yield a client of a cluster.
 
-    A ``distributed.Client`` is used and left open. Anything else, such as the address of a scheduler, is
-    passed to its constructor.
+    A ``distributed.Client`` is used and left open. For anything else, such as the address of a scheduler, a
+    client is made and closed at the end.
 
     Raises:
         FileError: distributed is not installed, or the cluster cannot be reached.
@@ -230,7 +230,7 @@ def connect_client(cluster: Any) -> Iterator[Any]:
         return
     try:
         client = Client(cluster, timeout=_MAX_WAIT)
-    except Exception as error:  # distributed declares no closed set
+    except Exception as error:  # distributed does not document which
         raise FileError(f"cannot reach the cluster at {shown(cluster)}: {format_reason(error)}") from error
     with client:
         yield client

@@ -1,7 +1,8 @@
 """Dask arrays as sources: their parts are computed chunk by chunk and written as zarr arrays.
 
-All parts are one computation, so a chunk that two parts share is computed once. Parts keep the chunks of the
-array. If a split goes through a chunk, the chunks after it are rechunked.
+All parts are computed together, so a chunk that two parts share is computed once. A part keeps the chunks of
+the array if they all have one shape, as zarr requires. Otherwise it is rechunked, for example because it
+begins inside a chunk.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def plan_dask_split(
 
 
 def _make_chunks_regular(array: Any) -> Any:
-    """Rechunk to chunks of one shape, except the last along each axis, as zarr requires."""
+    """Rechunk an array to its largest chunk size along each axis, because zarr requires regular chunks."""
     return array.rechunk(tuple(max(1, *sizes) for sizes in array.chunks)) if array.size else array
 
 
@@ -87,7 +88,7 @@ def _compute(
     blocks = [b for array in arrays if array.size for b in array.to_delayed(optimize_graph=False).ravel()]
     write = delayed(_write, pure=False, traverse=False)
     cluster = cluster or _find_client()
-    seen = files if cluster is not None else replace(files, staging=None)  # relative paths are valid here
+    seen = files if cluster is not None else replace(files, staging=None)  # only a cluster needs public paths
     owns = [seen.select((), task.targets) for task in tasks]
     if cluster is None:
         from dask.callbacks import Callback

@@ -42,7 +42,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def allocate(descriptor: int, size: int) -> None:
-    """Set the size of a file and reserve the disk space, so that a full disk is an error before the copy."""
+    """Set the size of a file and reserve its disk space if possible, so that a full disk fails early."""
     os.ftruncate(descriptor, size)
     if size and hasattr(os, "posix_fallocate"):
         try:

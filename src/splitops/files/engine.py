@@ -40,7 +40,7 @@ _MAX_GAP: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class ExtentBatches:
-    """Extents grouped into batches, which are copied together. All extents of a batch have equally many runs.
+    """Extents in batches. Those of one batch are copied together and have the same number of runs.
 
     Attributes:
         extents: the extents of all batches, batch by batch, each batch ordered by target.
@@ -72,7 +72,7 @@ class ExtentBatches:
         return found
 
     def select_runs(self, passes: Table, first: Table, end: Table) -> ExtentBatches:
-        """Return the given batches, each limited to its runs ``first`` to ``end`` (exclusive)."""
+        """Return the batches numbered ``passes``, each cut to its runs ``first`` to ``end`` (exclusive)."""
         sizes = self.sizes[passes]
         table = self.extents.table[concat_ranges(self.firsts[passes], sizes)]
         skipped = np.repeat(first, sizes)
@@ -83,7 +83,7 @@ class ExtentBatches:
 
 
 class CopyError(Exception):
-    """A file, given by its index, cannot be read or written. ``error`` is an errno, or 0 for an early end."""
+    """Reading or writing file number ``file`` failed. ``error`` is an errno, or 0 if the file ended early."""
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -127,7 +127,7 @@ def batch_extents(extents: Iterable[Extent], memory: int) -> ExtentBatches:
 
 
 def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
-    """Split single runs into an extent of whole blocks and an extent of the remaining bytes."""
+    """Split each single run into an extent of whole blocks and, if bytes remain, an extent of these."""
     whole, ends = found.copy(), found.copy()
     size = found[:, Column.RUN] % block
     lengths = [Column.STRIDE, Column.TARGET_STRIDE, Column.RUN]
@@ -138,7 +138,7 @@ def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
 
 
 def _split_into_columns(found: Table) -> Table:
-    """Split long runs into columns of at most a block."""
+    """Split long runs into columns of at most one block."""
     counts = -(-found[:, Column.RUN] // _BLOCK)
     begin = concat_ranges(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)
@@ -228,11 +228,11 @@ def _invert(extents: Table) -> Table:
 def _find_strided_runs(
     extents: Table, number: Table, gap: int, widest: int | None = None
 ) -> tuple[Table, Table]:
-    """Find the strided runs that cover the source side of the extents, and the one that covers each extent.
+    """Find the strided runs that cover the source side of the extents.
 
-    The table is what :mod:`splitops.native.files` expects, ordered by the batch ``number``. Rows may have
-    gaps of up to ``gap`` bytes; 0 is for writing, which must not touch other bytes. They have at most
-    ``widest`` bytes.
+    Return their table, as :mod:`splitops.native.files` expects it and ordered by batch ``number``, and the
+    index of the strided run of each extent. Rows may have gaps of up to ``gap`` bytes; 0 is for writing,
+    which must not touch other bytes. A row has more than ``widest`` bytes only if a single extent does.
     """
     keys = np.column_stack((number, extents[:, [Column.SOURCE, Column.RUNS, Column.STRIDE]]))
     order = np.lexsort((extents[:, Column.OFFSET], *keys.T[::-1]))
@@ -261,7 +261,7 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Do what :func:`_find_strided_runs` does, for single runs. Unless ``gap`` is 0, overlaps are merged."""
+    """Find single runs as :func:`_find_strided_runs` does. Unless ``gap`` is 0, overlaps are merged, too."""
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T
@@ -305,9 +305,10 @@ def copy(
     *,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Copy a task between open files, given by index, and return the CRC-32 of each extent, in order.
+    """Copy a task between open files, and return the CRC-32 of each extent, in order.
 
-    ``tick`` is called repeatedly with the bytes that are done. An exception that it raises stops the copy.
+    ``sources`` and ``targets`` map file indices to descriptors. ``tick`` is called repeatedly with the number
+    of bytes that are done. An exception that it raises stops the copy.
 
     Raises:
         CopyError: a file cannot be read or written, or a source ended early.
@@ -322,10 +323,10 @@ def compute_checksums(
     written: bool = True,
     tick: Callable[[int], object] = lambda _: None,
 ) -> list[int]:
-    """Return the same checksums as :func:`copy`, read from the targets (``written``) or the sources.
+    """Return the checksums that :func:`copy` returns, read from the targets (``written``) or the sources.
 
     Raises:
-        CopyError: a file cannot be read or ended early. ``writing`` is False, even for targets.
+        CopyError: a file cannot be read or ended early. Its ``writing`` is False, even for targets.
     """
     if written:
         task = ExtentBatches(task.extents.invert(), task.sizes, task.block_rows)

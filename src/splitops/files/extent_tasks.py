@@ -27,7 +27,7 @@ from splitops.files.tasks import Files, Tick, ignore_tick
 
 _MIN_MEMORY: Final = 4 << 20
 _MAX_BYTES: Final = 1 << 48
-"""Maximum bytes of a run, 256 TiB. A compressed file may declare any size, and tasks need memory."""
+"""Maximum bytes that a plan copies: 256 TiB. Compressed files may declare any size, and tasks need memory."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that differs between different copies."""
+        """Return a string that identifies these copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the files that an earlier run created for the targets still exist."""
+        """Return whether the files that an earlier run created for the targets exist with the right sizes."""
         files = [draft for draft, target in zip(drafts, targets, strict=True) if not target.folder]
         sizes = [target.size for target in targets if not target.folder]
         return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
@@ -85,8 +85,8 @@ class ExtentCopies:
         """Create the targets at ``drafts``, or reuse them (``kept``), and write all bytes outside of tensors.
 
         With ``reserve``, disk space is allocated now, so that a full disk is an error before the copy.
-        Otherwise the size is only set if nothing is written at the end. Descriptors stay open in
-        ``left_open``, if it is given.
+        Otherwise, the size is set only if nothing will be written at the end of the file. The descriptors
+        stay open in ``left_open``, if it is given.
         """
         reached = np.zeros(len(targets), np.int64)
         np.maximum.at(reached, self.extents.table[:, Column.TARGET], self.extents.target_ends)
@@ -181,7 +181,7 @@ class ExtentTask:
         return engine.compute_checksums(self.batches, sources, written=False)
 
     def locate(self, index: int) -> tuple[int, str]:
-        """Return the target of an extent, and its position as text for a message."""
+        """Return the index of an extent's target, and text for a message about the extent's position."""
         extent = self.extents[index]
         return extent.target, f"from byte {extent.target_offset} on"
 

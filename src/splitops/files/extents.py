@@ -151,9 +151,9 @@ def concat_ranges(first: Table, counts: Table) -> Table:
 
 
 def extents_from_ranges(stretches: npt.ArrayLike, places: npt.ArrayLike, first: int = 0) -> Extents:
-    """Make one extent for each non-empty byte range (source, offset, size).
+    """Make one extent for each non-empty byte range in ``stretches``, given as (source, offset, size).
 
-    ``places`` has its (target, offset); ``first`` is added to the target.
+    ``places`` has the (target, offset) of each range. ``first`` is added to every target index.
 
     Examples:
         >>> [list(extent) for extent in extents_from_ranges([(0, 0, 8), (0, 8, 0)], [(1, 64), (1, 72)])]
@@ -200,9 +200,9 @@ def compute_strides(shape: Sequence[int]) -> list[int]:
 
 
 def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
-    """Merge the axes of a box if possible. Return the remaining axes, and the elements per contiguous run.
+    """Merge the axes of a box if possible. Return the remaining axes, and the length of a contiguous run.
 
-    Each axis is a tuple: its size, and its strides in elements in the array and in the box.
+    Each axis is a tuple: its size, its stride in the array and its stride in the box, all in elements.
 
     Examples:
         The last two of four columns of 5 elements, in each of 3 rows:
@@ -223,7 +223,9 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
 
 
 def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return sorted byte ranges that contain all bytes that are read. At most half of a range is unused.
+    """Return sorted byte ranges that contain all bytes that extents read. At most half of a range is unused.
+
+    All extents must have the same source.
 
     Examples:
         >>> strided = [Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)]
@@ -380,7 +382,7 @@ def _intersect_equal_strides(before: Extent, after: Extent) -> Iterator[Extent]:
 
 
 def _clip_to_run(before: Extent, stretch: Extent) -> Iterator[Extent]:
-    """Yield the part of ``before`` that a single run reads: whole runs, and a partial one at either end."""
+    """Yield the part of ``before`` that the single run ``stretch`` reads. Its runs at the ends may be cut."""
     start, end = stretch.offset, stretch.offset + stretch.run
     base, step = before.target_offset, before.target_stride
     first = max(0, (start - base - before.run) // step + 1)

@@ -208,16 +208,16 @@ class FolderRun(Run):
         }
         folders = {os.path.dirname(source) for source in sources}
         sources |= folders.union(*(map(str, Path(folder).parents) for folder in folders))
-        folder = os.path.realpath(self.plan.folder)  # resolved once, for many thousand files
-        inside = {os.path.basename(source) for source in sources if os.path.dirname(source) == folder}
+        folders_of_targets = {path.parent for path in self.plan.paths}  # resolved once, not for each file
+        real = {folder: os.path.realpath(folder) for folder in folders_of_targets}
         for path in self.plan.paths:
-            if path.name in inside:
+            if os.path.join(real[path.parent], path.name) in sources:
                 raise FileError(f"{shown_path(path)} would replace a source: write to another folder")
             if not overwrite and os.path.lexists(path):
                 raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def _place(self, staged: StagedFiles, staging: StagingFolder, journal: Journal) -> list[Path]:
-        """Register the targets for publication, unless they were moved before. Return their draft paths."""
+        """Register the targets for publication, unless they were already moved. Return their draft paths."""
         moved = journal.whole
         if self.new:
             root = staging.drafts / self.plan.folder.name
@@ -245,7 +245,7 @@ class FolderRun(Run):
             self._verify(drafts, journal)
 
     def _finish(self, drafts: Sequence[Path]) -> None:
-        """Complete the targets after their tensors are copied, and flush the folder entries to disk."""
+        """Complete the targets after the copy. Flush them with ``sync``, and check them with ``verify``."""
         verify = self.how["verify"]
         for finish in self.plan.finishes:
             paths = [drafts[position] for position in finish.targets]
@@ -290,7 +290,7 @@ class FolderRun(Run):
         )
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Execute the tasks that are not done."""
+        """Execute the tasks that are not done according to the journal, and record them in it."""
         for number in journal.done:
             self.advance(self.tasks[number].bytes)
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
@@ -306,7 +306,7 @@ class FolderRun(Run):
         self._staging.retention = Retention.AFTER_INTERRUPT if keeps else Retention.NEVER
 
     def _verify(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Read back every task and compare the checksums."""
+        """Read the targets of every task back and compare their checksums with those in the journal."""
 
         def compare(number: int, found: Sequence[int]) -> None:
             for index, (read, written) in enumerate(zip(found, journal.done[number], strict=True)):
@@ -327,7 +327,10 @@ class FolderRun(Run):
         *,
         back: bool,
     ) -> None:
-        """Copy tasks, or read them ``back``. ``note`` is called with the number and checksums of each."""
+        """Run the copy tasks ``numbers`` on the draft files or, with ``back``, read their targets back.
+
+        ``note`` is called with the number and the checksums of each task.
+        """
         files, cluster, copies = self._locate_files(drafts), self.how["cluster"], self.plan.copies
 
         def record(number: int, checksums: list[int]) -> None:
@@ -356,7 +359,7 @@ class FolderRun(Run):
         return {index for task in self.tasks for index in task.sources}
 
     def _locate_files(self, drafts: Sequence[Path]) -> Files:
-        """Return the files for the tasks. Sources of extents that are not local are first made local."""
+        """Return the files for the tasks. Download or unpack sources of extents that are not local files."""
         assert self._staging is not None
         self._opened = self._opened or self.open_local_sources(self._staging.root)
         sources = {index: self._opened.get(index, self.plan.sources[index]).path for index in self._used}
@@ -372,7 +375,7 @@ class FolderRun(Run):
     def _run_locally(
         self, numbers: Iterable[int], files: Files, note: Callable[[int, list[int]], None], *, back: bool
     ) -> None:
-        """Execute tasks in this process. Each is flushed and recorded while the next one is copied."""
+        """Execute the tasks ``numbers`` in this process. Flush and note each while the next one is copied."""
 
         def flush(number: int, checksums: list[int]) -> None:
             if not back:
@@ -425,7 +428,7 @@ def _is_target(path: Path, target: TargetFile) -> bool:
 
 
 def _list_files(path: Path) -> dict[str, Path]:
-    """Return the files in a folder by their relative paths. A file is returned by the empty path."""
+    """Return the files in a folder by their relative paths. For a file, return it by the path ``""``."""
     if not path.is_dir():
         return {"": path}
     return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}

@@ -1,4 +1,4 @@
-"""Folders of tensor files: which files form one model, how they are named, which other files there are."""
+"""Folders of tensor files: which files form one model, how they are named, and what else is in the folder."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from splitops.files.sources import LocalFile, Source
 INDEX: Final = ".safetensors.index.json"
 """Suffix of the file name of an index of safetensors files."""
 PIECE: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})(\.safetensors|\.gguf)", re.IGNORECASE)
-"""File name of one of several files: stem, number (from 1), count, extension."""
+"""Name of one of several numbered files. The groups are the stem, number (from 1), count and extension."""
 _MODEL_ENDINGS: Final = (".safetensors", ".gguf", INDEX)
 """Suffixes of the names of files that contain or list the tensors of a model."""
 _VARIANT: Final = re.compile(
     r"\.(fp?(4|8|16|32|64)|bf16|int[48]|[48]bit|(non_)?ema(_only)?)(?=-\d{5}-of-\d{5}|\.)", re.IGNORECASE
 )
-"""Part of the file names of diffusers and transformers for weights in another precision, or averaged ones."""
+"""The part of a diffusers or transformers file name that marks a variant: weights in another precision, or
+with (``ema``) or without (``non_ema``) averaging.
+"""
 _SECOND_MODEL: Final = re.compile(r"(consolidated|adapter_model)([.-].*)?", re.IGNORECASE)
-"""Stems of models that often share a folder with another model: Mistral's own format, adapters of PEFT."""
+"""Stems of models that often share a folder with another model: Mistral's own format, and PEFT adapters."""
 MAX_SMALL: Final = 64 << 20
 """Maximum size of a file without tensors, such as a configuration, that is copied with the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file without tensors in a model's folder. An index is not ``shared`` with new tensor files."""
+    """A small file without tensors in a model's folder. ``shared``: whether it also fits new tensor files."""
 
     name: str
     source: Source
@@ -42,7 +44,7 @@ class SidecarFile:
 
 
 def name_piece(stem: str, number: int, count: int, ending: str) -> str:
-    """Return the name of one of several files, as transformers and llama.cpp write it.
+    """Return the name of one of several numbered files, in the form of transformers and llama.cpp.
 
     Examples:
         >>> name_piece("model", 1, 3, ".safetensors")
@@ -73,7 +75,7 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file, by its name, belongs to a variant of the models ``stems`` or to a second model.
+    """Return whether a file name belongs to a variant of the models named ``stems``, or to a second model.
 
     Examples:
         >>> [is_another_model(name, ["model"]) for name in (
@@ -93,7 +95,7 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
 
     It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several candidates, one with the
     usual name ``model`` comes first, then the first of numbered files. Variants and known second models do
-    not count. Other ambiguities are a FileError.
+    not count. Raise FileError if this does not leave one candidate.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
@@ -126,7 +128,7 @@ def open_sibling(source: Source, name: str) -> Source:
 
 
 def check_file_name(name: str) -> str:
-    """Return a file name from a document after checking that it is valid and stays in its folder."""
+    """Return a file name from a document. Raise FileError if it is invalid or leads out of its folder."""
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:
@@ -139,7 +141,7 @@ class OtherFiles(NamedTuple):
 
     Attributes:
         others: small files, which are copied.
-        left: a sentence for each other file or folder that is not copied.
+        left: a sentence for each file or folder that is not copied completely, except ``strays``.
         strays: names of tensor files and indexes that do not belong to the model. They are not copied,
             because no index would list them.
     """

@@ -1,4 +1,4 @@
-"""Indexes of safetensors files: written from the headers of the files in a folder."""
+"""Write the index of the safetensors files in a folder from their headers."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def plan_index(
         strict: whether a file that does not belong to the model is an error instead of a warning.
 
     Returns:
-        The plan of the index. Its ``parts`` map each tensor to its file. If there is an index, a warning has
-        the reason why it is stale, or the plan writes nothing, because the index agrees with the files.
+        The plan of the index. Its ``parts`` map each tensor to its file. If the folder already has an index
+        that agrees with the files, the plan writes nothing. If it disagrees, a warning has the reason.
 
     Raises:
-        FileError: there are no files or several sets of them, a number is missing, a tensor is in two files,
-            or a file is malformed.
+        FileError: there are no files, there are several sets and not exactly one is complete, a number is
+            missing, a tensor is in two files, or a file is malformed.
 
     Examples:
         >>> import pathlib, tempfile
@@ -119,7 +119,7 @@ def plan_index(
 
 
 def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, list[str]]:
-    """Return the start of the name of the index, and the files of the model."""
+    """Return the stem of the index's name, and the names of the model's files."""
     sets: dict[tuple[str, int], dict[int, str]] = {}
     for name in files:
         if (piece := PIECE.fullmatch(name)) and 0 < int(piece[2]) <= int(piece[3]):
@@ -145,7 +145,7 @@ def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, li
 
 
 def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
-    """Return why an index disagrees with the files of tensors, or None if it agrees."""
+    """Return why an index disagrees with the tensor files, or None if it agrees."""
     from splitops.files.formats.safetensors import read_shards
 
     try:
@@ -160,6 +160,6 @@ def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
 
 
 def _list(names: Sequence[str], count: int) -> str:
-    """Return the first of ``count`` names, and the number of the others."""
+    """Return text with the first of ``count`` names, and the number of the others."""
     more = count - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """The journal of a run: records finished tasks on disk, so that an interrupted run can be resumed.
 
-The file has one line of JSON per step. A line is appended after its bytes are flushed to disk. Everything
-from the first malformed line on, such as a half line after a crash, is ignored: those tasks run again.
+The file has one line of JSON per step. A line is appended after its bytes are flushed to disk. The first
+malformed line, such as a half line after a crash, is dropped with all later ones: those tasks run again.
 """
 
 from __future__ import annotations

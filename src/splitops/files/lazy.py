@@ -112,7 +112,7 @@ class LazyTensor:
 
         Raises:
             IndexError: an index is out of range, or there are too many indices.
-            TypeError: an index has another type.
+            TypeError: an index has another type, or a slice has a step below 1.
         """
         keys = list(key) if isinstance(key, tuple) else [key]
         if keys.count(Ellipsis) == 0:
@@ -162,7 +162,7 @@ class LazyTensor:
         return box.reshape(self.shape) if self.shape != box.shape else box
 
     def _iter_runs(self, ranges: Sequence[range], shape: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
-        """Yield the elements of a box in memory order, with each read as large as possible."""
+        """Yield the elements of a box in memory order. Runs that are close together are read together."""
         counts, steps = [_count(found) for found in ranges], compute_strides(shape)
         apart = [found.step * step for found, step in zip(ranges, steps, strict=True)]
         walks, run = coalesce_axes(zip(counts, apart, compute_strides(counts), strict=True))

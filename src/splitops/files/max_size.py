@@ -106,9 +106,9 @@ def plan_by_size(
 ) -> FilePlan:
     """Plan files of limited size for the tensors of a model, without writing anything.
 
-    Each tensor is in one file. Safetensors files get the index that transformers and diffusers read, GGUF
-    files the split keys of llama.cpp. An ONNX model refers to data files of limited size. Small files of a
-    folder, such as its configuration, are copied.
+    Each tensor is in one file. Several safetensors files get the index that transformers and diffusers read,
+    several GGUF files the split keys of llama.cpp. An ONNX model refers to data files of limited size. If the
+    source is a folder, its small files, such as the configuration, are copied.
 
     Args:
         source: folder of a model, an index, one of several numbered files, or any tensor file.
@@ -226,8 +226,8 @@ def plan_one_file(
         source: as in :func:`plan_by_size`.
         out: path or URL of the file to write.
         to: format of the file; None to infer it from the file name.
-        external_data: whether to write the tensors of an ONNX model to one data file in any case. Those of
-            other formats always are.
+        external_data: whether to write the tensors to one data file even if they fit into the ONNX model.
+            Those of a source that is not ONNX always are. It is an error if the target is not ONNX.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 

@@ -48,7 +48,8 @@ class FilePlan(PlannedFiles):
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
         """Describe what a run would do, without writing anything.
 
-        Sizes of chunked targets are uncompressed. For targets at a URL, tasks are the parts of all uploads.
+        The sizes of chunked targets are their uncompressed sizes. If the targets are at a URL, ``tasks``
+        counts the parts of all uploads. ``memory`` is as in :class:`RunOptions`.
         """
         tasks = len(self.make_tasks(memory))
         sizes = zip(self.targets, self.copies.compute_sizes(self.targets), strict=True)
@@ -62,7 +63,7 @@ class FilePlan(PlannedFiles):
     def run(self, **options: Unpack[RunOptions]) -> Report:
         """Write the targets. Either all of them are written completely, or none is.
 
-        A KeyboardInterrupt or SystemExit leaves a hidden folder with the finished tensors, for
+        A KeyboardInterrupt or SystemExit leaves a hidden folder with the output of finished tasks, for
         ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some
         targets cannot be resumed and leave nothing: those at a URL, chunks of HDF5 and computed arrays.
 
@@ -72,8 +73,8 @@ class FilePlan(PlannedFiles):
         Raises:
             FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
                 disk is full, a byte does not read back as it was written, or a cluster cannot write such
-                targets. Nothing is left then. Only if the sources of a run to be resumed have changed, its
-                folder is kept.
+                targets. Nothing is left then, except the folder of an earlier run that cannot be resumed,
+                because it had other arguments or its sources have changed.
         """
         how, address = fill_options(options), is_address(self.folder)
         alone = "targets at an address" if address else self.copies.one_process
@@ -86,7 +87,7 @@ class FilePlan(PlannedFiles):
         return run.execute()
 
     def _reject_checksums(self, path: Path) -> None:
-        """Raise an error if the file of checksums would replace a source or a target."""
+        """Raise FileError if the checksum file would replace a source or a target."""
 
         def is_in(folder: str) -> bool:
             return own.startswith(folder + os.sep)

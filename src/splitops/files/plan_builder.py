@@ -37,7 +37,7 @@ from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
 
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
-"""Binds the arguments of an operator to a shape and an element type; raises the errors of the operator."""
+"""Binds the arguments of an operator to a shape and an element type. Raises the errors of the operator."""
 
 _BY_RANGES: Final = ("npy", "npz", "safetensors", "gguf", "raw")
 """Formats that can be read from a URL, because they need only byte ranges of the file."""
@@ -58,8 +58,8 @@ def read(
     Args:
         path: the file, or its name in ``folder``.
         like: its format; None to infer it from the file name.
-        folder: the folder in which it was found, which links may not leave.
-        allow_links: whether links to files that it refers to may lead out of its folder.
+        folder: the folder in which it was found. Links may lead out of it only if the folder allows that.
+        allow_links: without ``folder``, whether links to files that it refers to may lead out of its folder.
 
     Raises:
         FileError: the file is missing or malformed, or its format is unknown.
@@ -203,7 +203,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the operator to a tensor. For an unsupported type, the error suggests another operator, if any."""
+    """Bind the operator to a tensor. An error about its type suggests OpenVINO if that supports the type."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -230,7 +230,7 @@ def plan_chunks(
     files: Sequence[Contents] = (),
     compute: Compute | None = None,
 ) -> FilePlan:
-    """Make the plan that writes tensors chunk by chunk. They are assembled from ``files``, or computed."""
+    """Make the plan that writes tensors chunk by chunk, from ``files`` or as computed by ``compute``."""
     made = ChunkCopies(
         tuple(assemblies),
         _cast_format(format_),
@@ -322,7 +322,7 @@ def _check_element_type(
 
 
 def adapt(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
-    """Convert tensors for the format ``to``. If it is another format, a nameless tensor is named ``data``."""
+    """Convert tensors to the format ``to``, unless they have it. A nameless tensor is then named ``data``."""
     if to is contents.format:
         return list(tensors)
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
@@ -423,7 +423,7 @@ def _merge_tensors(
 
 
 def _check_other_tensors(files: Sequence[Contents], stored: Sequence[StoredTensor]) -> None:
-    """Reject files with other tensors that the first file lacks: only those of the first file are copied."""
+    """Reject other tensors unless the first file, which they are copied from, has them in the same form."""
     first = {each.name: (each.shape, each.code) for each in files[0].tensors if each is not stored[0]}
     for contents, part in zip(files[1:], stored[1:], strict=True):
         for each in contents.tensors:

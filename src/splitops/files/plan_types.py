@@ -38,8 +38,8 @@ class RunOptions(TypedDict, total=False):
         overwrite: whether to replace existing files. Otherwise they are an error.
         resume: whether to continue an interrupted run of the same plan, if there is one. Targets that already
             exist with the same bytes are left alone.
-        verify: whether to read everything back and compare it with what was read.
-        sync: whether to flush the files to disk after each task, and before they are published; the default.
+        verify: whether to read the targets back and compare their checksums with those of the copied bytes.
+        sync: whether to flush the files to disk after each task and before publication; True by default.
         sha256: whether the report contains the SHA-256 of each file.
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
             File names in it are relative to its folder.
@@ -122,7 +122,7 @@ class DryRun:
     Attributes:
         files: each file that would be written, with its size in bytes.
         bytes: tensor bytes that would be copied.
-        extents: number of extents.
+        extents: number of extents, or of chunks if the tensors are copied chunk by chunk.
         tasks: number of tasks. The files are flushed and journalled after each.
         exists: files that already exist.
     """
@@ -153,7 +153,7 @@ class Report:
         bytes: tensor bytes in these files.
         resumed: bytes of these that an earlier, interrupted run had copied.
         replaced: staging folder of an earlier run that was deleted, or None.
-        sha256: SHA-256 of each file, if it was requested.
+        sha256: SHA-256 of each file that is not a folder, if it was requested.
     """
 
     files: tuple[tuple[Path, int], ...]
@@ -208,7 +208,7 @@ class PlannedFiles:
         copies: copies from the sources to the targets.
         parts: the tensors that were requested.
         finishes: steps that complete targets after their tensors are copied.
-        warnings: a sentence for each file of a model's folder that is not copied.
+        warnings: sentences for the user, for example about files in a model's folder that are not copied.
     """
 
     name: str
@@ -249,7 +249,7 @@ class PlannedFiles:
         return self.copies.make_tasks(memory)
 
     def compute_digest(self, memory: int) -> str:
-        """Return a digest that differs between plans with different tasks."""
+        """Return a digest of the copies, the targets and ``memory``, which together determine the tasks."""
         digest = hashlib.sha256(self.copies.get_identity().encode())
         said: list[object] = [memory]
         for target in self.targets:
@@ -260,9 +260,10 @@ class PlannedFiles:
         return digest.hexdigest()
 
     def reject_duplicates(self) -> None:
-        """Raise an error if two targets have one name, or a file would be at the path of a folder.
+        """Reject two targets with the same name, and a file at the path of a folder.
 
-        Names that differ only in case, or in how an accent is encoded, are equal on some file systems.
+        Names that differ only in case or in how an accent is encoded count as the same, because some file
+        systems do not distinguish them.
 
         Raises:
             FileError: there are such targets; the message names both and their sources.

@@ -42,7 +42,7 @@ class Run(ABC):
         return Report(files, self.plan.bytes, resumed, replaced, own)
 
     def place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
-        """Write the file of checksums, if it was requested. It is published after all other files."""
+        """Write the checksum file, if it was requested. It is published after all other files."""
         path = self.how["checksums"]
         if path is None:
             return
@@ -55,9 +55,9 @@ class Run(ABC):
                 make_durable(list(files.values()))
 
     def reject_checksums(self, content: bytes | None) -> None:
-        """Raise FileError if another file of checksums exists and must not be replaced.
+        """Raise FileError if the checksum file exists already and must not be replaced.
 
-        A file with the same ``content`` is accepted. None matches no file.
+        An existing file with exactly this ``content`` is accepted. None accepts no existing file.
         """
         path = self.how["checksums"]
         if path is None or self.how["overwrite"] or not os.path.lexists(path):
@@ -66,7 +66,7 @@ class Run(ABC):
             raise FileError(f"{shown_path(path)} already exists. {TO_REPLACE}")
 
     def reject_changed_sources(self) -> None:
-        """Raise an error if a source has changed since the run began."""
+        """Raise FileError if a source has changed since the run began."""
         for source, before in zip(self.plan.sources, self.before, strict=True):
             if source.read_identity() != before:
                 raise FileError(f"{source.name} has changed while it was read")
@@ -86,7 +86,7 @@ class Run(ABC):
             ) from error
 
     def open_local_sources(self, staging: Path) -> dict[int, LocalFile]:
-        """Return the sources of the extents as local files. Download or unpack others into ``staging``."""
+        """Return the sources of the extents as local files. Download or unpack those that are not."""
         found = {}
         used = self.plan.extents.sources
         for index, source in enumerate(self.plan.sources):

@@ -22,7 +22,7 @@ ByteRange = tuple[int, int]
 
 
 class Source(ABC):
-    """Bytes from which formats read headers, and which extents copy.
+    """Bytes from which formats read headers and extents are copied.
 
     Attributes:
         path: path or URL of the source. Files that it refers to are in the same folder.
@@ -130,7 +130,7 @@ class LocalFile(Source):
     def __init__(
         self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
     ) -> None:
-        """Open a regular file at ``path``. In a ``folder``, links may lead out only if it allows that."""
+        """Open the regular file ``path``, inside of ``folder`` if it is given; see :class:`DataFolder`."""
         self.path = Path(path) if folder is None else folder.path / path
         self.allow_links = allow_links if folder is None else folder.allow_links
         try:

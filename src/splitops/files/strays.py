@@ -18,7 +18,7 @@ _MAX_NAMED: Final = 100
 def warn_of_strays(
     folder: DataFolder, strays: Sequence[str], main: str, tensors: Collection[str], *, strict: bool
 ) -> tuple[str, ...]:
-    """Return a warning for each stray. It names a tensor that the model does not have, if there is one.
+    """Return warnings about strays. Each names a tensor in the stray that the model lacks, if there is one.
 
     Args:
         folder: the folder of the model.

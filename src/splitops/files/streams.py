@@ -1,7 +1,8 @@
 """Compressed files such as ``x.npy.gz``, decompressed by fsspec (the extra ``fsspec``).
 
-The size of the decompressed data is unknown until its end. The header declares a size, which limits the
-stream: longer or shorter data is an error, and cannot fill the disk.
+The size of the decompressed data is unknown until its end. The header of the data declares a size, which
+limits the stream, so that it cannot fill the disk. Shorter data is an error. So is longer data, except in raw
+files.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Stream(Source):
         return self._unpack()
 
     def _read_forwards(self, offset: int, size: int) -> bytes:
-        """Return the bytes of a range, or fewer if the data ends before."""
+        """Return the bytes of a range, or fewer if the data ends earlier."""
         found = bytearray()
         with self._reading, reading(self.name):
             if self._stream is None or offset < self._at:

@@ -28,8 +28,9 @@ def ignore_tick(_: int) -> None:
 class Files:
     """The paths of the files of a plan, by index.
 
-    ``opened`` and ``written`` are the sources and the targets that this process has open. Without them, each
-    task opens its own. Paths in the ``staging`` folder are only valid in this process.
+    With ``sync``, tasks flush what they write. ``opened`` and ``written`` are the sources and targets that
+    are open in this process. Without them, each task opens its own. Paths in the folder ``staging`` are valid
+    in this process only.
     """
 
     sources: Mapping[int, Path]

@@ -22,8 +22,8 @@ from splitops.spec.elements.types import ElementType, element_type_of
 class Unit:
     """The smallest piece that a tensor can be split into: a number of elements and their bytes.
 
-    Most types have units of one element. Two 4-bit elements are a byte; a quantised block of GGUF may be 32
-    elements in 18 bytes.
+    Most types have units of one element. Two 4-bit elements share a byte; a quantised block of GGUF may have
+    32 elements in 18 bytes.
     """
 
     elements: int
@@ -46,12 +46,12 @@ def get_unit(element_type: ElementType) -> Unit:
 
 
 class StoredTensor(NamedTuple):
-    """A tensor whose bytes are one range of a file.
+    """A tensor whose bytes are one range of a source, usually a file.
 
     Attributes:
         name: name in the file; empty if the format has no names.
         shape: its shape.
-        code: the format's name of the type, equal for all parts of a merge.
+        code: the format's name for the type, equal for all parts of a merge.
         unit: the smallest piece that it can be split into.
         offset: offset of its first byte.
         size: size in bytes.
@@ -90,7 +90,7 @@ class StoredTensor(NamedTuple):
 
 
 def iter_field(tensors: Iterable[StoredTensor], field: str) -> Iterator[Any]:
-    """Yield one field of many tensors, three times as fast as by attribute access."""
+    """Yield a field of each tensor. This is three times as fast as attribute access."""
     return map(itemgetter(StoredTensor._fields.index(field)), tensors)
 
 

@@ -38,7 +38,7 @@ _PART: Final = 5 << 20
 _PARTS: Final = 10_000
 """Maximum number of parts of an upload on S3."""
 _COPIES: Final = 3
-"""Copies of a part in memory during the upload: as read, in fsspec's buffer, in the request."""
+"""Number of copies of a part in memory during the upload: as read, in fsspec's buffer, in the request."""
 _THREADS: Final = 4
 _MAX_NAMED: Final = 8
 
@@ -201,7 +201,7 @@ _Group = dict[int, _Windows]
 def _group_windows(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
     """Yield groups of windows that fit in the memory together, in the order of each file.
 
-    Windows with the same number are grouped across files: they usually need the same rows of a source.
+    The n-th windows of all files are grouped together: they usually need the same rows of a source.
     """
     waiting = [(index, iter(split_into_windows(size))) for index, size in enumerate(sizes)]
     group: _Group = {}
@@ -274,7 +274,7 @@ class Uploads:
     """New files in one file system, which are only visible after :meth:`publish`.
 
     As a context manager, it removes new files after an error, even if they are already published. A replaced
-    file cannot be restored: the error then lists which files are new and which are unchanged.
+    file cannot be restored: the error then lists the files with the new contents and those with the old ones.
 
     Attributes:
         addresses: URLs of the files.
@@ -396,7 +396,7 @@ def _format_addresses(addresses: Sequence[str]) -> str:
 
 
 def _can_commit(file: Any) -> bool:
-    """Return whether a file is only visible after it is committed."""
+    """Return whether an open file of fsspec becomes visible only when it is committed."""
     from fsspec.spec import AbstractBufferedFile
 
     commit = getattr(file, "commit", None)

@@ -61,7 +61,7 @@ def _is_temporary(error: BaseException | None) -> bool:
 
 
 def read_range(files: Any, path: str, name: str, begin: int, end: int) -> bytes:
-    """Request the bytes of a file from ``begin`` to ``end`` through fsspec's file system.
+    """Request the bytes of a file from ``begin`` to ``end`` (exclusive) through fsspec's file system.
 
     Raises:
         FileError: the server returns another range, or does not support range requests.

@@ -64,10 +64,10 @@ which begin with the array and end with ``copy`` and ``out``, the defaults of th
 positional ones. A call that can be cached calls ``planner(array, ...)``, with all values before ``copy``,
 once for its `Plan`, and runs the plan. Every other call runs the function.
 
-A call can be cached if the data is an exact `np.ndarray`, but not of objects, and each other value is exactly
-`None`, an `int` of 64 bits, a `list` or `tuple` of exact `int`, or an exact array of int64 or int32 of rank 0
-or 1. Others, such as `True`, `1.0` and `np.int64(1)`, cannot. The cache key includes the dtype object, rank
-and extents of the data. The cache is bounded and thread-safe.
+A call can be cached if the data is an exact `np.ndarray` (no subclass) without Python objects, and each
+other value is exactly `None`, an `int` that fits into 64 bits, a `list` or `tuple` of exact `int`, or an
+exact array of int64 or int32 of rank 0 or 1. Calls with other values, such as `True` or `1.0`, cannot. The
+cache key includes the dtype object, rank and extents of the data. The cache is bounded and thread-safe.
 """
 
 
@@ -81,7 +81,7 @@ def set_num_threads(n: int | None) -> None:
 
     Args:
         n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment or, without
-            it, the number of processors that affinity and control groups permit.
+            it, the number of processors that CPU affinity and control groups permit.
 
     Raises:
         TypeError: ``n`` is not an int.
@@ -143,7 +143,7 @@ def pool_limit(bytes: int | None = None) -> int:
 
 
 def pool_statistics() -> PoolStatistics:
-    """Return the statistics of the pool of output memory. Without the core, all but the limit is 0.
+    """Return the statistics of the pool of output memory. Without the core, all except the limit are 0.
 
     Examples:
         >>> import splitops
@@ -154,7 +154,7 @@ def pool_statistics() -> PoolStatistics:
 
 
 def release_pool() -> None:
-    """Free the idle blocks of the pool. Blocks that arrays use return to it later, as usual.
+    """Free the idle blocks of the pool of output memory. Blocks in use return to it later, as usual.
 
     Examples:
         >>> import splitops

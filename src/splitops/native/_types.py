@@ -1,4 +1,4 @@
-"""Types of both implementations, and everything in a plan except copying."""
+"""Types that both implementations share, and everything in a plan except copying."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-"""An exact NumPy array, not of a subclass."""
+"""An exact NumPy array, not an instance of a subclass."""
 
 Parts = tuple[Array, ...] | list[Array]
 """The parts of a split, in a tuple or, for plans with ``sequence``, in a list."""
 
 
 class SplitPlan:
-    """A split by integers: where each part begins and how long it is, without any operator.
+    """A split in numbers, independent of operators: where each part begins and how long it is.
 
-    :class:`Plan` has exact integers. It can run on any number of arrays of its shape.
+    In a :class:`Plan`, all of them are plain integers. It can run on any number of arrays of its shape.
 
     Attributes:
         shape: shape of the data.
         axis: split axis, in [0, rank).
         offsets: offset of each part on the axis.
         sizes: size of each part on the axis.
-        squeeze: whether the axis is removed from the parts, which have size 1.
+        squeeze: whether the axis is removed from the parts, which have size 1 along it.
         sequence: whether the parts are returned in a list (SplitToSequence) instead of a tuple.
 
     Examples:

@@ -1,4 +1,4 @@
-"""The native core in NumPy: the same plans and checks, which are tested to equal the compiled ones."""
+"""The native core in NumPy, with the same plans and checks. Tests compare it with the compiled core."""
 
 from __future__ import annotations
 
@@ -101,11 +101,11 @@ class Plan(SplitPlan):
     def views(self, array: Array) -> Parts:
         """Return the parts of an exact array as views.
 
-        A part is writeable if the array is, and keeps its memory alive.
+        A part is writeable if the array is, and keeps the array's memory alive.
 
         Raises:
-            TypeError: the array is not an exact ``np.ndarray``.
-            ValueError: the array does not have the shape of the plan. The other methods raise the same.
+            TypeError: the array is not an exact ``np.ndarray``; also raised by the other methods.
+            ValueError: the array does not have the shape of the plan; also raised by the other methods.
         """
         container: Callable[[Iterator[Array]], Parts] = list if self.sequence else tuple
         return container(self._cut(self._check_array(array)))
@@ -121,7 +121,7 @@ class Plan(SplitPlan):
             separate: whether to allocate each part separately, so that some can be freed before others.
 
         Raises:
-            MemoryError: the parts do not fit in memory. The message has their size in bytes.
+            MemoryError: the parts do not fit in memory.
         """
         data = self._check_array(array)
         others = prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
@@ -133,15 +133,17 @@ class Plan(SplitPlan):
     def copies_into(self, array: Array, out: Sequence[Array]) -> None:
         """Copy the parts of an exact array into given arrays.
 
-        All are checked before the first is written. The caller must ensure that they overlap neither the
-        array nor each other.
+        All of ``out`` is checked before the first part is written. The caller must ensure that the arrays in
+        it overlap neither ``array`` nor each other.
 
         Args:
             array: an array of the plan's shape.
             out: a tuple or list with one exact array per part, with its shape and dtype, and any strides.
 
         Raises:
-            ValueError: an array in ``out`` has another shape or dtype, or is read-only.
+            TypeError: ``out`` is not a tuple or list, or has something else than exact arrays.
+            ValueError: ``out`` has the wrong length, or an array in it has another shape or dtype or is
+                read-only.
         """
         parts = self.views(array)
         if not isinstance(out, (tuple, list)):
@@ -164,7 +166,7 @@ class Plan(SplitPlan):
         """Copy the parts into given arrays if these certainly match and share no memory.
 
         Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
-        compiled core, no arrays are. ``out`` may have elements of any type.
+        compiled core, no arrays are filled. ``out`` may contain objects of any type.
 
         Returns:
             The arrays in ``out``, or None if nothing was written.
@@ -185,12 +187,12 @@ _settings = {"threads": 1, "pool_limit": 0}
 
 
 def set_threads(threads: int) -> None:
-    """Store the number. NumPy copies with one thread."""
+    """Store the number of threads. It has no effect, because NumPy copies with one thread."""
     _settings["threads"] = threads
 
 
 def threads() -> int:
-    """Return the stored number."""
+    """Return the number of threads that :func:`set_threads` stored."""
     return _settings["threads"]
 
 
@@ -200,12 +202,12 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def set_pool_limit(bytes: int) -> None:
-    """Store the limit. NumPy's allocator has no pool of large blocks."""
+    """Store the limit. It has no effect, because there is no pool."""
     _settings["pool_limit"] = bytes
 
 
 def pool_counters() -> tuple[int, int, int, int, int, int, int]:
-    """Return the limit, and zeros for a pool that does not exist."""
+    """Return the limit, and zeros for the other fields of PoolStatistics, because there is no pool."""
     return (_settings["pool_limit"], 0, 0, 0, 0, 0, 0)
 
 

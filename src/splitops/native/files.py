@@ -1,10 +1,11 @@
 """Copies of extents between files, and their checksums: compiled with the core, otherwise in Python.
 
-A copy is a list of passes, which have lanes and moves. A lane is equally spaced rows of bytes in one file. A
-move copies columns of a source lane to columns of a target lane. All tables are 64-bit integers:
+A copy is a list of passes, which have lanes and moves. A lane is a series of equally spaced rows of bytes in
+a file. A move copies columns of a source lane to columns of a target lane. The tables have 64-bit integers:
 
 - passes: rows, rows per block (read, moved and written at a time).
-- sources, targets: pass, file (index of the descriptor), base, used, stride.
+- sources, targets: pass, file (index of the descriptor), base (offset of the first row), used (bytes of a
+  row), stride (distance between rows).
 - moves: source lane, source column, target lane, target column, run.
 
 Lanes and moves are in the order of the passes. The moves of a target lane leave no gap in it.
@@ -24,9 +25,9 @@ if not TYPE_CHECKING and native.available:
 copy_extents = _implementation.copy_extents
 """``copy_extents(passes, sources, targets, moves, source_files, target_files, threads, tick)``.
 
-Executes the passes with at most ``threads`` threads. Calls ``tick(bytes)`` from this thread repeatedly; an
-exception that it raises stops the copy and is raised again. If ``target_files`` is None, nothing is written,
-and the bytes are only read for their checksums. Nothing outside the lanes is written.
+Executes the passes with at most ``threads`` threads. Calls ``tick(bytes)`` repeatedly in the caller's thread;
+an exception that it raises stops the copy and is raised again. If ``target_files`` is None, nothing is
+written, and the bytes are only read for their checksums. Nothing outside the lanes is written.
 
 Returns the CRC-32 of each move, row after row, and None; or no checksums and the first failure ``(writing,
 file, offset, errno)``. ``errno`` is 0 if a source ended early.
@@ -40,7 +41,7 @@ checksum of preceding bytes.
 """
 
 read_header = _implementation.read_header
-"""``read_header(text, bits, start)``: parse the header of a safetensors file, as its usual writers write it.
+"""``read_header(text, bits, start)``: parse a safetensors header in the form that its usual writers produce.
 
 ``bits`` are the bits per element of each type; ``start`` is the offset of the tensors' bytes.
 

@@ -1,4 +1,4 @@
-"""Reads and writes of file descriptors at an offset, on all systems."""
+"""Read and write file descriptors at an offset, on all systems."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _POOL_MEMORY_SHARE = 8
 
 
 def _find_control_groups(root: Path, own: Path) -> list[Path]:
-    """Return the version 2 control group of the process and all that enclose it; empty if there are none."""
+    """Return the cgroup (version 2) of the process and all that enclose it; an empty list without one."""
     try:
         lines = own.read_text("ascii", "replace").splitlines()
     except OSError:
@@ -37,7 +37,7 @@ def _read(path: Path) -> list[str]:
 
 
 def count_processors(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the number of processors that affinity and the quotas of control groups permit."""
+    """Return the number of processors that CPU affinity and the quotas of control groups permit."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for group in _find_control_groups(root, own):
         words = _read(group / "cpu.max")  # "<quota> <period>" in microseconds, or "max <period>"

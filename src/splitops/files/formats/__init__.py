@@ -25,7 +25,7 @@ from splitops.files.tensors import StoredTensor, iter_field
 WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
 """Names of the formats that can be written."""
 FORMATS: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "openvino", "hdf5", "zarr")
-"""Names of the formats and of their modules, which are imported on first use and have a ``FORMAT``."""
+"""Names of the formats that have file extensions, and of their modules, which are imported on first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ class ShardedFormat(Format, Protocol):
         ...
 
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
-        """Return contents with the metadata of file ``number`` (from 0) of ``count``."""
+        """Return contents that have the metadata of file ``number`` (from 0) of ``count``."""
         ...
 
     def compute_max_entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
-        """Return the maximum bytes that a tensor needs in a file in addition to its elements."""
+        """Return the maximum number of bytes that a tensor needs in a file in addition to its elements."""
         ...
 
     def make_index(self, stem: str, where: Mapping[str, str], total: int) -> TargetFile | None:
@@ -239,7 +239,7 @@ def detect_format(path: Path) -> Format:
 
 
 def has_format(path: Path) -> bool:
-    """Return whether a file has the extension of a format."""
+    """Return whether a file name has the extension of a format."""
     return _find_by_ending(path) is not None
 
 

@@ -100,7 +100,7 @@ class _MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A key, the encoded bytes of key, type and value, and the value if it is an integer."""
+    """A metadata entry: its key, the encoded key, type and value, and the value if it is an integer."""
 
     key: str
     raw: bytes

@@ -1,9 +1,9 @@
 """HDF5, by h5py: contiguous datasets are copied as byte ranges, chunked ones chunk by chunk.
 
 h5py lays out a new file of contiguous datasets without their data, and everything else that it writes becomes
-the literals of the file. A part of a chunked dataset keeps its chunks and filters. Datasets without elements
-of a fixed size, such as variable-length text and references, are not tensors. External links, external
-storage and virtual datasets read other files, so they are rejected.
+the literals of the file. A part of a chunked dataset keeps its chunks and filters. Datasets whose elements
+h5py reads as Python objects, such as variable-length text and references, are not tensors. External links,
+external storage and virtual datasets read other files, so they are rejected.
 
 Source: the HDF5 File Format Specification 3.0; H5Dget_offset, H5Dread_chunk of the HDF5 reference.
 """
@@ -186,7 +186,7 @@ def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...
 
 
 def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Copy soft links if the file keeps several tensors. Raise FileError then if other datasets are lost."""
+    """Copy the soft links of a file with several tensors. Reject it if other datasets cannot be copied."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]

@@ -55,10 +55,11 @@ class Header:
 
 
 def read_header(file: IO[bytes], name: str, size: int) -> Header:
-    """Read a header and check it against the file size.
+    """Read a header and check it against the file size. ``name`` is the file's name in errors.
 
     Raises:
-        FileError: the array has pickled objects, or the file size does not match the header.
+        FileError: the header is malformed, the array has pickled objects or an unsupported dtype, or the file
+            size does not match.
     """
     return _check_size(_parse_header(file, name), name, size)
 

@@ -65,9 +65,9 @@ class _Onnx:
     def lay_out_data_files(
         self, tensors: Sequence[StoredTensor], like: Contents, name: str, max_size: int | None
     ) -> Layout:
-        """Lay out a model and its data files of at most ``max_size`` bytes, or one data file for None.
+        """Lay out a model and its data files of at most ``max_size`` bytes, or one data file if that is None.
 
-        A larger tensor gets a data file of its own. Tensors that share bytes of the source share them again.
+        A larger tensor gets a data file of its own. Tensors that share bytes in the source share them again.
         """
         ends, found = [0], {}
         offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
@@ -96,7 +96,7 @@ class _Onnx:
         return Layout(tuple(files), make_places(places))
 
     def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
-        """Lay out the model ``like`` with its tensors inside, or return None if ONNX forbids its size."""
+        """Lay out a model that contains its tensors, or return None if it is too large for an ONNX file."""
         from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
 
         model = _build_model(tensors, like, name)
@@ -191,9 +191,10 @@ def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
 
 
 def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
-    """Serialize a message without a field: the bytes before and after the field, in the order of numbers.
+    """Serialize a message without the field ``name``. Return the bytes before it and those after it.
 
-    The first bytes include the tag of the field and its ``size``, unless that is None.
+    Fields are in the order of their numbers. The bytes before it end with its tag and ``size``, unless
+    ``size`` is None.
     """
     number = message.DESCRIPTOR.fields_by_name[name].number
     lower, higher = type(message)(), type(message)()
@@ -210,7 +211,7 @@ def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes,
 
 
 def _encode_tag(message: Any, name: str, size: int) -> bytes:
-    """Encode the tag and the size of a field with a string of bytes or a message."""
+    """Encode the tag and the size of a field that contains a byte string or a message."""
     return _encode_varint(message.DESCRIPTOR.fields_by_name[name].number << 3 | 2) + _encode_varint(size)
 
 

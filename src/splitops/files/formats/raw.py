@@ -21,9 +21,9 @@ class RawFormat:
     """Raw bytes that are read as one array.
 
     Attributes:
-        shape: its shape; one size may be -1, and is computed from the size of the file.
-        element_type: its element type, packed as in :mod:`splitops.spec.elements.packing`.
-        offset: its offset. Bytes before and after the array are ignored.
+        shape: shape of the array. One size may be -1; it is computed from the size of the file.
+        element_type: element type, packed as in :mod:`splitops.spec.elements.packing`.
+        offset: offset of the array in the file. Bytes before and after the array are ignored.
     """
 
     shape: tuple[int, ...]

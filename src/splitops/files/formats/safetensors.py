@@ -1,9 +1,8 @@
 """safetensors: the length of the header, the header in JSON, then the bytes of the tensors without gaps.
 
 Every header that the reference implementation rejects is rejected. So are some that it accepts: headers with
-duplicate keys, and those that the description of the format excludes, which have space before the header,
-entries that are arrays, or ranks above 64. Files are written as in the reference implementation: wider types
-first, then by name, with the header padded to 8 bytes.
+duplicate keys, ranks above 64, space before the first brace, or entries that are arrays. Files are written as
+in the reference implementation: wider types first, then by name, with the header padded to 8 bytes.
 
 Source: the format's description and ``safetensors/src/tensor.rs`` at
 https://github.com/huggingface/safetensors.
@@ -171,7 +170,7 @@ def read_shards(source: Source) -> tuple[dict[str, Contents], list[str]]:
     """Read the files of a checkpoint. Return their contents by file name, and warnings about the index.
 
     The source is the index, or one of several numbered files, which may have an index next to them. Any other
-    file is read alone. An index that lists other tensors than the files have is a FileError.
+    file is read alone. Raise FileError if the index and the files do not have the same tensors.
     """
     piece = PIECE.fullmatch(source.path.name)
     if piece is not None:

@@ -1,7 +1,7 @@
 """zarr 3, by zarr-python: chunked arrays, with or without shards, copied one chunk (or shard) at a time.
 
 A part keeps the chunks, shards, codecs and attributes of its source array. If it is narrower than a chunk,
-its chunks are narrower, too. The array of a group is named by its path, and its parts keep that name in
+its chunks are narrower, too. An array in a group is named by its path, and its parts keep that name in
 groups of their own. From zarr 3 to zarr 3, chunks are copied one by one. From or to other formats, an array
 is unpacked into the staging folder, and a part is a single array.
 """
@@ -169,7 +169,7 @@ def _choose_options(tensor: StoredTensor, before: Any, folder: DataFolder) -> di
 
 
 def _finish(paths: Sequence[Path], tensor: StoredTensor, options: dict[str, Any]) -> None:
-    """Encode an array from its plain bytes."""
+    """Write an array from its elements. ``paths`` are its folder and the scratch file with the elements."""
     folder, scratch = paths
     shutil.rmtree(folder, ignore_errors=True)
     with defer_signals():  # otherwise threads of zarr continue to write after Ctrl-C
@@ -189,7 +189,11 @@ def _create_array(folder: Path, tensor: StoredTensor, options: dict[str, Any]) -
 
 
 def _check(paths: Sequence[Path], tensor: StoredTensor) -> None:
-    """Decode an array and compare it with its plain bytes."""
+    """Check that a written array reads back as the elements in its scratch file; see :func:`_finish`.
+
+    Raises:
+        FileError: an element differs.
+    """
     folder, scratch = paths
     data = _open_scratch(scratch, tensor)
     with reading(shown_path(folder.name)):

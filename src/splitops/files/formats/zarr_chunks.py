@@ -53,7 +53,7 @@ def find_chunks(array: Any) -> tuple[int, ...] | None:
 
 
 def create(path: Path, tensors: Sequence[StoredTensor], source: DataFolder) -> None:
-    """Create arrays in a folder with the metadata of arrays in ``source``, except their shapes."""
+    """Create an array for each tensor, with the metadata of its array in ``source`` except the shapes."""
     for tensor in tensors:
         described = _read_description(source, tensor.name)
         assert tensor.chunks is not None  # the caller copies chunk by chunk

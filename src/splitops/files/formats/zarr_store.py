@@ -22,7 +22,7 @@ _DOCUMENTS: Final = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 class FolderStore(LocalStore):  # type: ignore[misc]
-    """A folder, read-only. :meth:`allow` must set the maximum size of an array's chunks before a read."""
+    """A read-only folder. The chunks of an array can be read once :meth:`allow` has been called for it."""
 
     def __init__(self, root: Path | str, *, read_only: bool = True) -> None:
         """Make the store of a folder. zarr-python itself passes ``read_only``."""
@@ -98,7 +98,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         """Yield the names in a subfolder.
 
         Raises:
-            FileError: a name is a link to a folder, which may lead out of the store, or in a circle.
+            FileError: a name is a link to a folder, which may lead out of the store or to a parent folder.
         """
         base = self._folder.path / prefix
         try:

@@ -21,7 +21,7 @@ _MAX_LIST: Final = 1024
 """Maximum number of words of a list or shape in a message."""
 _PATHS: Final = re.compile(
     r"""File\ "[^"\n]*",\ line\ \d+(,\ in\ \S+)?               # a frame of Python
-    |\w+://[^\s'")\]]+                                      # an address
+    |\w+://[^\s'")\]]+                                      # a URL
     |[^\s'"()\[\]<>,]*[\\/][^\s'"()\[\]<>,]*\.[A-Za-z]\w{0,4}(?![\w\\/.])(:\d+)*   # a path of a file
     |[\w.-]+\.(py|pyx|c|cc|cpp|cxx|cu|h|hpp|inc|rs|ts|js|mjs|cs|mlir|onnx|xml|bin|pt|pth|so|dll|tflite)\b(:\d+)*
     """,
