@@ -560,7 +560,7 @@ def test_ir_is_for_openvino(tmp_path: Path) -> None:
 
 def test_slices_beyond_32_bits_are_not_made_a_split_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen at small sizes: with the bound moved, each Slice names all of a second axis."""
-    monkeypatch.setattr("splitops.models.fix.writing._INT32_MAX", 4)
+    monkeypatch.setattr("splitops.models.fix.writing.INT32_MAX", 4)
     target, above = Target.load("onnxruntime"), (parse_condition("size above 4"),)
     (limit,) = (limit for limit in target.limits if limit.code == "onnxruntime.size-32-bit")
     moved = replace(target, limits=(replace(limit, when=above),))

@@ -285,7 +285,7 @@ def test_constants_that_cannot_be(constant: Constant | None, message: str) -> No
 def test_strings_that_a_constant_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="a string constant has a value of type int"):
         ir.Builder().const(np.array(["a", 1], object), "string")
-    monkeypatch.setattr("splitops.models.formats.openvino.constants._INT32_MAX", 8)
+    monkeypatch.setattr("splitops.models.formats.openvino.constants.INT32_MAX", 8)
     ir.Builder().const(np.array(["four", "more"], object), "string")
     with pytest.raises(ModelError, match="strings of 9 bytes are more than a constant can store"):
         ir.Builder().const(np.array(["four", "more!"], object), "string")
@@ -348,7 +348,7 @@ def test_nothing_is_left_after_an_error(
             raise error
         return memoryview(bytes(8))
 
-    monkeypatch.setattr(ir.Constant, "read_bytes", failing)
+    monkeypatch.setattr(ir.Constant, "read_data", failing)
     with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else ModelError):
         ir.write(model, path)
     assert len(calls) == 2
