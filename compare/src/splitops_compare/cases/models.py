@@ -11,13 +11,14 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from splitops.common.integers import INT64_MAX
 from splitops.extension import Builder, OpenVINOModel, Output
 from splitops.spec import ELEMENT_TYPES, ElementType, SourceKind
 from splitops_compare.cases.fusion_patterns import FUSION_PATTERNS, write_fusion_pattern
 from splitops_compare.cases.names import get_opset, get_schema
 from splitops_compare.cases.spec_templates import find_lengths_input
 from splitops_compare.data import CaseSpec
+
+_INT64_MAX: Final = (1 << 63) - 1
 
 DATA: Final = "x"
 """Name of the split's data: an input or a constant of an ONNX model, or a Parameter of an IR."""
@@ -171,7 +172,7 @@ def _add_split(spec: CaseSpec, graph: onnx.GraphProto, inputs: Sequence[str]) ->
             operator, options, dtype = "Cast", {"to": TensorProto.INT32}, "int32"
         case "reversed":
             axis = (spec.axis or 0) % rank
-            bounds = {"begin": INT64_MAX, "end": -INT64_MAX, "axis": axis, "step": -1}
+            bounds = {"begin": _INT64_MAX, "end": -_INT64_MAX, "axis": axis, "step": -1}
             at = [add_constant(name, [number]) for name, number in bounds.items()]
             operator, reads = "Slice", [[part, *at] for part in parts]
         case "shared-input":  # the last output is the last part of the split with more parts
