@@ -468,3 +468,36 @@ def test_ranks_keep_the_data_files_of_subgraphs(tmp_path: Path, name: str) -> No
     ]
     for path in (tmp_path / "merged").iterdir():
         assert path.read_bytes() == (tmp_path / "model" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["onnx", "safetensors", "gguf"])
+def test_leftovers_of_an_earlier_split_are_named(tmp_path: Path, ending: str) -> None:
+    np.savez(tmp_path / "m.npz", **{f"t{i}": np.full((8, 32), i, np.float32) for i in range(6)})
+    out, to = tmp_path / "x", ["--out", tmp_path / "x", "--to", ending]
+    assert "warning" not in run("split", tmp_path / "m.npz", "--max-size", "1700", *to)
+    old = {path.name for path in out.iterdir()}
+    assert "warning" not in run("split", tmp_path / "m.npz", "--max-size", "1700", *to, "--overwrite")
+    said = run("split", tmp_path / "m.npz", "--max-size", "3400", *to, "--overwrite")
+    [warning] = [line for line in said.splitlines() if line.startswith("warning")]
+    stale = {name for name in old if "-of-00006" in name}
+    assert len(stale) == 6
+    assert all(repr(name) in warning for name in stale)
+    assert "-of-00003" not in warning
+    said = run(
+        "merge",
+        out / ("m.onnx" if ending == "onnx" else f"m-00001-of-00003.{ending}"),
+        "-o",
+        tmp_path / f"m.{ending}",
+    )
+    assert "warning" not in said
+
+
+def test_leftovers_of_an_earlier_split_of_a_tensor_are_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((12, 2)))
+    run("split", tmp_path / "x.npy", "--parts", "6", "--out", tmp_path / "p")
+    said = run("split", tmp_path / "x.npy", "--parts", "4", "--out", tmp_path / "p", "--overwrite")
+    assert "also has 'x.4.npy', 'x.5.npy', not part of the new files" in said
+    said = run("split", tmp_path / "x.npy", "--parts", "5", "--out", tmp_path / "p", "--overwrite", "--json")
+    assert "'x.5.npy'" in json.loads(said)["warnings"][0]
+    said = run("split", tmp_path / "x.npy", "--parts", "6", "--out", tmp_path / "p", "--overwrite", "--json")
+    assert "warnings" not in json.loads(said)

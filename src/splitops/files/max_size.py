@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,7 +38,7 @@ from splitops.files.pickles import advise_on_pickles
 from splitops.files.plan import FilePlan
 from splitops.files.plan_builder import AnyPath, Targets, adapt, open_source, read
 from splitops.files.plan_types import Part
-from splitops.files.strays import warn_of_strays
+from splitops.files.strays import warn_of_leftovers, warn_of_strays
 from splitops.files.streams import is_compressed, strip_compression
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pause_gc
 
@@ -319,4 +320,7 @@ def _plan(
         index = several.make_index(stem, where, sum(iter_field(tensors, "size")))
         targets.files += [index] if index is not None else []
     made = targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
-    return replace(made, warnings=warnings)
+    endings = [*to.suffixes, INDEX] if to.name == "safetensors" else to.suffixes
+    ending = "|".join(map(re.escape, [".onnx.data"] if to is ONNX else endings))
+    whole = rf"{re.escape(stem)}(-\d{{5}}-of-\d{{5}})?({ending})"
+    return warn_of_leftovers(replace(made, warnings=warnings), whole)
