@@ -257,3 +257,247 @@ def test_what_cannot_be_done_says_so(tmp_path: Path) -> None:
     (tmp_path / "m.onnx.data").unlink()
     assert "cannot open" in run("merge", tmp_path / "m.onnx", "--out", tmp_path / "z.onnx", code=1)
     assert not (tmp_path / "z.onnx").exists()
+
+
+def weigh(name: str, names: list[str]) -> TensorProto:
+    """Return a new weight, and note its name."""
+    names.append(name)
+    return numpy_helper.from_array(RNG.standard_normal((16, 16), np.float32), name)
+
+
+def make_branch(name: str, names: list[str], inner: list[onnx.NodeProto] | None = None) -> onnx.GraphProto:
+    """Return a branch with an initializer and a constant. Its ``inner`` nodes compute the value ``m``."""
+    tensor = weigh("w", names)  # both branches, and their inner ones, have a tensor of this name
+    nodes = [
+        *(inner or [helper.make_node("Identity", ["x"], ["m"])]),
+        helper.make_node("Constant", [], ["k"], value=weigh("k", names)),
+        helper.make_node("Add", ["m", "k"], ["s"]),
+        helper.make_node("MatMul", ["s", "w"], ["o"]),
+    ]
+    for node in nodes:
+        node.output[:] = [f"{name}_{output}" for output in node.output]
+        node.input[:] = [f"{name}_{value}" if value in "mkso" else value for value in node.input]
+    output = helper.make_tensor_value_info(f"{name}_o", TensorProto.FLOAT, [16, 16])
+    return helper.make_graph(nodes, name, [], [output], [tensor])
+
+
+def iter_every_tensor(model: onnx.ModelProto) -> Any:
+    """Yield every tensor of a model that is not an initializer of the main graph, and then those."""
+    for owner in (model.graph, *model.functions):
+        for node in owner.node:
+            yield from iter_node_tensors(node)
+    for function in model.functions:
+        yield from (default.t for default in function.attribute_proto)
+    yield from model.graph.initializer
+
+
+def iter_node_tensors(node: onnx.NodeProto) -> Any:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        if attribute.HasField("g"):
+            yield from attribute.g.initializer
+            for inner in attribute.g.node:
+                yield from iter_node_tensors(inner)
+
+
+def write_nested_model(folder: Path, *, main: bool = True) -> onnx.ModelProto:
+    """Write a model whose tensors are external in every place, and return it with its tensors inside."""
+    names: list[str] = []
+    nested = make_branch("n", names), make_branch("e", names)
+    inner = [helper.make_node("If", ["c"], ["m"], then_branch=nested[0], else_branch=nested[1])]
+    branches = make_branch("t", names, inner), make_branch("f", names)
+    called = make_branch("p", names), make_branch("q", names)
+    function = helper.make_function(
+        "own",
+        "F",
+        ["x", "c"],
+        ["y"],
+        [
+            helper.make_node("Constant", [], ["k"], value=weigh("fk", names)),
+            helper.make_node("If", ["c"], ["b"], then_branch=called[0], else_branch=called[1]),
+            helper.make_node("Constant", [], ["d"]),
+            helper.make_node("Sum", ["b", "k", "d"], ["y"]),
+        ],
+        [helper.make_opsetid("", 18)],
+        attribute_protos=[helper.make_attribute("default", weigh("default", names))],
+    )
+    function.node[2].attribute.add(name="value", ref_attr_name="default", type=onnx.AttributeProto.TENSOR)
+    nodes = [
+        helper.make_node("If", ["c"], ["h"], then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("F", ["h", "c"], ["g"], domain="own"),
+        helper.make_node("Sum", ["g", "a", "b"], ["y"]),
+    ]
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [16, 16]) for name in ("x", "y")]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [kinds[0], helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        kinds[1:],
+        [weigh("a", names), weigh("b", names)],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=imports, functions=[function], ir_version=9)
+    outside = onnx.ModelProto()
+    outside.CopyFrom(model)
+    tensors = list(iter_every_tensor(outside))
+    assert len(tensors) == len(names)
+    folder.mkdir()
+    for number, tensor in enumerate(tensors if main else tensors[:-2]):
+        location = f"m{number % 3}.data"
+        with (folder / location).open("ab") as file:
+            offset = file.tell()
+            file.write(tensor.raw_data)
+        entries = {"location": location, "offset": offset, "length": len(tensor.raw_data)}
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=str(value))
+    (folder / "m.onnx").write_bytes(outside.SerializeToString())
+    return model
+
+
+def evaluate(model: Path | bytes) -> list[np.ndarray]:
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    x = np.arange(256, dtype=np.float32).reshape(16, 16) / 256
+    return [session.run(None, {"x": x, "c": np.array(flag)})[0] for flag in (False, True)]
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_external_data_of_subgraphs_functions_and_attributes(tmp_path: Path, main: bool) -> None:
+    model = write_nested_model(tmp_path / "model", main=main)
+    source, wanted = tmp_path / "model" / "m.onnx", evaluate(model.SerializeToString())
+    made = [tmp_path / "one" / "m.onnx"]
+    run("merge", source, "--out", made[0], "--verify")
+    if main:
+        said = run("split", tmp_path / "model", "--max-size", "1KiB", "--out", tmp_path / "x", "--verify")
+        assert "'m.onnx' has " in said
+        assert "more than 1024: tensors in the model stay in it" in said
+        assert len(list((tmp_path / "x").iterdir())) == 3
+        run("merge", source, "--out", tmp_path / "y" / "m.onnx", "--external-data")
+        run("merge", tmp_path / "x" / "m.onnx", "--out", tmp_path / "z" / "m.onnx")
+        run("split", source, "--tensor", "a", "--parts", "2", "--keep-other-tensors", "-o", tmp_path / "p")
+        run(
+            "merge",
+            *sorted((tmp_path / "p").glob("*.onnx")),
+            "--tensor",
+            "a",
+            "-o",
+            tmp_path / "q" / "m.onnx",
+        )
+        made += [tmp_path / folder / "m.onnx" for folder in "xyzq"]
+    for path in made:
+        onnx.checker.check_model(path)
+        for found, expected in zip(evaluate(path), wanted, strict=True):
+            assert (found == expected).all()
+        left = [t for t in iter_every_tensor(onnx.load(path, load_external_data=False)) if t.external_data]
+        assert {tensor.name for tensor in left} <= {"a", "b"}
+    assert list((tmp_path / "one").iterdir()) == [made[0]]
+    assert onnx.load(made[0]).SerializeToString(deterministic=True) == model.SerializeToString(
+        deterministic=True
+    )
+    said = run(
+        "merge", source, "--out", tmp_path / "model" / "m1.data", "--to", "onnx", "--overwrite", code=1
+    )
+    assert "would replace a source" in said
+
+
+def test_external_data_only_in_subgraphs_cannot_be_split(tmp_path: Path) -> None:
+    write_nested_model(tmp_path / "model", main=False)
+    source = tmp_path / "model" / "m.onnx"
+    for command in (["split", "--max-size", "1MB"], ["merge", "--external-data"]):
+        said = run(*command, source, "--out", tmp_path / "x.onnx", code=1)
+        assert "no initializer of the main graph has external data, only 14 tensors of subgraphs" in said
+        assert not (tmp_path / "x.onnx").exists()
+
+
+def test_external_data_of_subgraphs_that_exceeds_a_model(tmp_path: Path, monkeypatch: Any) -> None:
+    write_nested_model(tmp_path / "model")
+    monkeypatch.setattr(storage, "MAX_MODEL_BYTES", 14 * KIB)
+    for command in (["split", "--max-size", "1MB"], ["merge"], ["merge", "--external-data"]):
+        said = run(*command, tmp_path / "model" / "m.onnx", "--out", tmp_path / "x.onnx", code=1)
+        assert "14336 bytes of external data belong to tensors of subgraphs" in said
+        assert "but ONNX allows 14336" in said
+    assert "2 tensors" in run("inspect", tmp_path / "model" / "m.onnx")
+
+
+def test_missing_and_wrong_data_of_subgraphs(tmp_path: Path) -> None:
+    write_nested_model(tmp_path / "model", main=False)
+    data = tmp_path / "model" / "m2.data"
+    os.truncate(data, 1000)
+    said = run("merge", tmp_path / "model" / "m.onnx", "--out", tmp_path / "x.onnx", code=1)
+    assert "of a file of 1000 bytes" in said
+    data.unlink()
+    assert "cannot open" in run("merge", tmp_path / "model" / "m.onnx", "--out", tmp_path / "x.onnx", code=1)
+
+
+def test_a_model_without_external_data(tmp_path: Path) -> None:
+    onnx.save(write_nested_model(tmp_path / "model"), tmp_path / "m.onnx")
+    for command in (["split", "--max-size", "1MB"], ["merge", "--external-data"]):
+        said = run(*command, tmp_path / "m.onnx", "--out", tmp_path / "x.onnx", code=1)
+        assert "has no external data: its tensors are in the model" in said
+        assert "save_as_external_data=True" in said
+    assert not (tmp_path / "x.onnx.data").exists()
+    np.savez(tmp_path / "none.npz")
+    splitops.files.plan_one_file(tmp_path / "none.npz", tmp_path / "none.onnx").run()
+    assert not (tmp_path / "none.onnx.data").exists()
+
+
+def test_other_formats_leave_tensors_inside_out_with_a_warning(tmp_path: Path) -> None:
+    write_model(tmp_path / "m.onnx", make_arrays())
+    said = run("merge", tmp_path / "m.onnx", "--out", tmp_path / "m.safetensors")
+    assert "has 1 more tensor, not written" in said
+    write_nested_model(tmp_path / "model")
+    said = run("merge", tmp_path / "model", "--out", tmp_path / "n.safetensors")
+    assert "has 14 more tensors, not written" in said
+
+
+@pytest.mark.parametrize("name", ["", "m.onnx"])
+def test_ranks_keep_the_data_files_of_subgraphs(tmp_path: Path, name: str) -> None:
+    write_nested_model(tmp_path / "model")  # m2.data and m0.data have tensors of the main graph
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    plan = splitops.sharding.plan(tmp_path / "model" / name, rules, ranks=2)
+    assert "14 tensors of subgraphs, functions or node attributes are not sharded" in plan.warnings
+    plan.run(tmp_path / "ranks", sync=False)
+    splitops.sharding.merge(tmp_path / "ranks").run(tmp_path / "merged", sync=False)
+    assert sorted(path.name for path in (tmp_path / "merged").iterdir()) == [
+        "m.onnx",
+        "m0.data",
+        "m1.data",
+        "m2.data",
+    ]
+    for path in (tmp_path / "merged").iterdir():
+        assert path.read_bytes() == (tmp_path / "model" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["onnx", "safetensors", "gguf"])
+def test_leftovers_of_an_earlier_split_are_named(tmp_path: Path, ending: str) -> None:
+    np.savez(tmp_path / "m.npz", **{f"t{i}": np.full((8, 32), i, np.float32) for i in range(6)})
+    out, to = tmp_path / "x", ["--out", tmp_path / "x", "--to", ending]
+    assert "warning" not in run("split", tmp_path / "m.npz", "--max-size", "1700", *to)
+    old = {path.name for path in out.iterdir()}
+    assert "warning" not in run("split", tmp_path / "m.npz", "--max-size", "1700", *to, "--overwrite")
+    said = run("split", tmp_path / "m.npz", "--max-size", "3400", *to, "--overwrite")
+    [warning] = [line for line in said.splitlines() if line.startswith("warning")]
+    stale = {name for name in old if "-of-00006" in name}
+    assert len(stale) == 6
+    assert all(repr(name) in warning for name in stale)
+    assert "-of-00003" not in warning
+    said = run(
+        "merge",
+        out / ("m.onnx" if ending == "onnx" else f"m-00001-of-00003.{ending}"),
+        "-o",
+        tmp_path / f"m.{ending}",
+    )
+    assert "warning" not in said
+
+
+def test_leftovers_of_an_earlier_split_of_a_tensor_are_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((12, 2)))
+    run("split", tmp_path / "x.npy", "--parts", "6", "--out", tmp_path / "p")
+    said = run("split", tmp_path / "x.npy", "--parts", "4", "--out", tmp_path / "p", "--overwrite")
+    assert "also has 'x.4.npy', 'x.5.npy', not part of the new files" in said
+    said = run("split", tmp_path / "x.npy", "--parts", "5", "--out", tmp_path / "p", "--overwrite", "--json")
+    assert "'x.5.npy'" in json.loads(said)["warnings"][0]
+    said = run("split", tmp_path / "x.npy", "--parts", "6", "--out", tmp_path / "p", "--overwrite", "--json")
+    assert "warnings" not in json.loads(said)

@@ -174,7 +174,8 @@ def print_parts(
             if part.path in digests:
                 found["sha256"] = digests[part.path]
             parts.append(found)
-        print_json({**facts, "parts": parts, **summarise(result)})
+        warned = {"warnings": list(plan.warnings)} if plan.warnings else {}
+        print_json({**facts, "parts": parts, **warned, **summarise(result)})
         return
     out = make_console()
     out.print(heading, style="bold", soft_wrap=True)
@@ -192,6 +193,7 @@ def print_parts(
     if len(plan.parts) > _MAX_ROWS:
         more = len(plan.parts) - _MAX_ROWS
         out.print(f"... and {more} more, to {escape(format_location(plan.parts[-1].path))}", soft_wrap=True)
+    print_warnings(plan.warnings)
     _print_digests(list(digests.items())[:_MAX_ROWS])
     print_end(result)
 

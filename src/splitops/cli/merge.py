@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--external-data",
     is_flag=True,
-    help="For an ONNX model: write the tensors to one data file, OUT.data, not into the model.",
+    help="For an ONNX model: write its external data to one data file, OUT.data, not into the model.",
 )
 @like_option
 @links_option
@@ -81,7 +81,8 @@ def command(
     or all of them. The extension of --out determines the format of the file, unless --to is set.
 
     The external data of an ONNX model is merged into the model. A model of more than 2 GiB, which ONNX does
-    not allow, gets one data file instead.
+    not allow, gets one data file instead. Only data of subgraphs, functions and node attributes is always
+    in the model.
 
     \b
     Examples:

@@ -8,6 +8,7 @@ begins inside a chunk.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from splitops.files.formats import Format, get_format
 from splitops.files.plan import FilePlan
 from splitops.files.plan_builder import Bind, name_parts, plan_chunks
 from splitops.files.plan_types import Part
+from splitops.files.strays import warn_of_leftovers
 from splitops.files.tasks import Files
 from splitops.files.tensors import make_array_tensor
 from splitops.spec.elements.types import ElementType
@@ -65,7 +67,8 @@ def plan_dask_split(
         tensor = whole._replace(shape=made.shape, size=made.nbytes, chunks=chunks)
         assemblies.append(TensorAssembly(index, tensor, 0, (), 0))
         parts.append(Part(folder / names[index], "", offset, size, made.shape))
-    return plan_chunks(name, folder, names, parts, assemblies, zarr, compute=partial(_compute, arrays))
+    made = plan_chunks(name, folder, names, parts, assemblies, zarr, compute=partial(_compute, arrays))
+    return warn_of_leftovers(made, rf"{re.escape(name)}\.\d+{re.escape(zarr.suffixes[0])}")
 
 
 def _make_chunks_regular(array: Any) -> Any:

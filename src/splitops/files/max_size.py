@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
-from splitops.errors import FileError, shown, shown_path
+from splitops.errors import FileError, count_of, shown, shown_path
 from splitops.files.addresses import is_address, resolve_target
 from splitops.files.extents import extents_from_ranges
 from splitops.files.folders import (
@@ -37,7 +38,7 @@ from splitops.files.pickles import advise_on_pickles
 from splitops.files.plan import FilePlan
 from splitops.files.plan_builder import AnyPath, Targets, adapt, open_source, read
 from splitops.files.plan_types import Part
-from splitops.files.strays import warn_of_strays
+from splitops.files.strays import warn_of_leftovers, warn_of_strays
 from splitops.files.streams import is_compressed, strip_compression
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pause_gc
 
@@ -186,11 +187,15 @@ def plan_contents_by_size(
     if max_size < 1:
         raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
     if to is ONNX:
-        if not contents.tensors:
-            raise FileError(f"{contents.sources[0].name} has no external data: its tensors are in the model")
+        _require_external_data(contents)
         lay_out = partial(ONNX.lay_out_data_files, max_size=max_size)
         every, name = [range(len(contents.tensors))], stem + to.suffixes[0]
-        return _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
+        made = _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
+        size = next(target.size for target in made.targets if target.name == name)
+        if size > max_size:
+            what = f"{shown(name)} has {size} bytes, more than {max_size}: tensors in the model stay in it"
+            made = replace(made, warnings=(*made.warnings, what))
+        return made
     if not isinstance(to, ShardedFormat):
         raise FileError(
             f"{to.name} files cannot be limited in size: choose --to safetensors, --to gguf or --to onnx"
@@ -242,6 +247,8 @@ def plan_one_file(
     every = [range(len(contents.tensors))]
     if external_data and form is not ONNX:
         raise FileError(f"{form.name} files have no external data: leave out --external-data")
+    if external_data:
+        _require_external_data(contents)
     embedded = None
     if form is ONNX and contents.format is ONNX and not external_data:
         embedded = ONNX.lay_out_embedded(contents.tensors, contents, found.name)
@@ -250,6 +257,24 @@ def plan_one_file(
             warnings = (*warnings, f"the tensors are written to {shown(found.name + '.data')}: {reason}")
     lay_out = form.lay_out if embedded is None else lambda tensors, like, name: embedded
     return _plan(contents, found.parent, every, [found.name], form, found.stem, (), warnings, lay_out)
+
+
+def _require_external_data(contents: Contents) -> None:
+    """Raise FileError if no tensor of an ONNX model can be written to a data file."""
+    if contents.tensors or contents.format is not ONNX:
+        return
+    model, inner = contents.sources[0], len(contents.metadata["inner"])
+    if inner:
+        count = count_of(inner, "tensor")
+        raise FileError(
+            f"{model.name}: no initializer of the main graph has external data, only {count} of subgraphs, "
+            "functions or node attributes. That data is written into the model: merge it into one file, "
+            "without --max-size and --external-data"
+        )
+    raise FileError(
+        f"{model.name} has no external data: its tensors are in the model. Write a copy with external data "
+        f"first: onnx.save(onnx.load({model.name}), 'new.onnx', save_as_external_data=True)"
+    )
 
 
 def _plan(
@@ -263,6 +288,13 @@ def _plan(
     warnings: tuple[str, ...],
     lay_out: Callable[[Sequence[StoredTensor], Contents, str], Layout],
 ) -> FilePlan:
+    if contents.format is ONNX and to is not ONNX:
+        left = len(contents.metadata["model"].graph.initializer) - len(contents.tensors)
+        left += len(contents.metadata["inner"])
+        if left:
+            what = f"{contents.sources[0].name} has {count_of(left, 'more tensor')}, not written"
+            why = "only initializers of the main graph with external data are"
+            warnings = (*warnings, f"{what}: {why}")
     folder = resolve_target(Path(out))
     targets = Targets([], [], [])
     tensors = adapt(contents.tensors, contents, to)
@@ -288,4 +320,7 @@ def _plan(
         index = several.make_index(stem, where, sum(iter_field(tensors, "size")))
         targets.files += [index] if index is not None else []
     made = targets.plan(stem, folder, contents.sources, contents.tensors, parts, others)
-    return replace(made, warnings=warnings)
+    endings = [*to.suffixes, INDEX] if to.name == "safetensors" else to.suffixes
+    ending = "|".join(map(re.escape, [".onnx.data"] if to is ONNX else endings))
+    whole = rf"{re.escape(stem)}(-\d{{5}}-of-\d{{5}})?({ending})"
+    return warn_of_leftovers(replace(made, warnings=warnings), whole)

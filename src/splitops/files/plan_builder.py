@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -30,6 +31,7 @@ from splitops.files.formats import (
 from splitops.files.plan import FilePlan
 from splitops.files.plan_types import Finish, Part
 from splitops.files.sources import LocalFile, LocalFolder, Source
+from splitops.files.strays import warn_of_leftovers
 from splitops.files.streams import is_compressed, open_decompressed, strip_compression
 from splitops.files.tensors import StoredTensor, locate_tensors, make_part_extents, pause_gc
 from splitops.native import Plan, SplitPlan
@@ -153,10 +155,12 @@ def plan_tensor_split(
     stored = contents.get_tensor(tensor)
     plan = _bind(bind, stored, _check_element_type(stored, element_type, contents) or stored.element_type)
     count, to = len(plan.sizes), to or contents.format
-    names = name_parts(prefix, count, _find_suffix(contents) if to is contents.format else to.suffixes[0])
+    suffix = _find_suffix(contents) if to is contents.format else to.suffixes[0]
+    names, pattern = name_parts(prefix, count, suffix), rf"{re.escape(prefix)}\.\d+{re.escape(suffix)}"
     others = [other for other in contents.tensors if other is not stored] if keep_other_tensors else []
     if to is contents.format and _can_copy_chunks([(contents, each) for each in (stored, *others)]):
-        return _split_by_chunks(contents, stored, others, plan, folder, prefix, names)
+        made = _split_by_chunks(contents, stored, others, plan, folder, prefix, names)
+        return warn_of_leftovers(made, pattern)
     extents = {
         extent.target: extent for extent in make_part_extents(stored, plan, [(i, 0) for i in range(count)])
     }
@@ -186,7 +190,8 @@ def plan_tensor_split(
             targets.extents.append(extents_from_ranges(whole, layout.places, first))
         parts.append(Part(folder / name, stored.name, plan.offsets[index], plan.sizes[index], shape))
     targets.extents.append(Extents.from_extents(moved))
-    return targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
+    made = targets.plan(prefix, folder, contents.sources, contents.tensors, parts)
+    return warn_of_leftovers(made, pattern)
 
 
 def name_parts(prefix: str, count: int, suffix: str) -> list[str]:

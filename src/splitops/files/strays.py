@@ -1,14 +1,19 @@
-"""Warnings about stray tensor files: those in a model's folder that do not belong to the model."""
+"""Warnings about stray tensor files: those in a folder that do not belong to the model or split in it."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from splitops.common.untrusted_files import DataFolder
-from splitops.errors import FileError, count_of, one_line, shown
+from splitops.errors import FileError, count_of, one_line, shown, shown_path
+from splitops.files.addresses import is_address
 from splitops.files.folders import INDEX
 from splitops.files.formats import detect_format
+from splitops.files.plan import FilePlan
 from splitops.files.sources import LocalFile
 
 _MAX_NAMED: Final = 100
@@ -40,6 +45,34 @@ def warn_of_strays(
             f"{found[0]}.{others} Move it to another folder, or leave out --strict (in Python: strict=True)"
         )
     return tuple(found)
+
+
+def warn_of_leftovers(plan: FilePlan, pattern: str) -> FilePlan:
+    """Add a warning that names the files matching ``pattern`` that a plan would leave next to its targets.
+
+    Such files, for example those of an earlier split into more files, look as if they belonged to the new
+    ones. Sources of the plan do not count. A folder at a URL is not searched.
+    """
+    if is_address(plan.folder):
+        return plan
+    try:
+        names = os.listdir(plan.folder)
+    except OSError:  # it does not exist yet, or the run will report why it cannot be used
+        return plan
+    written = {target.name for target in plan.targets}
+    sources = {os.path.realpath(source.path) for source in plan.sources}
+    found = [
+        name
+        for name in sorted(set(names) - written)
+        if re.fullmatch(pattern, name) and os.path.realpath(plan.folder / name) not in sources
+    ]
+    if not found:
+        return plan
+    some = ", ".join(map(shown, found[:_MAX_NAMED]))
+    more = f" and {count_of(len(found) - _MAX_NAMED, 'more file')}" if len(found) > _MAX_NAMED else ""
+    what = f"{shown_path(plan.folder)} also has {some}{more}"
+    why = "not part of the new files, but perhaps of an earlier run: delete what is not needed"
+    return replace(plan, warnings=(*plan.warnings, f"{what}, {why}"))
 
 
 def _explain(folder: DataFolder, name: str, main: str, tensors: Collection[str]) -> str:

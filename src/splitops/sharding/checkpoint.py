@@ -176,26 +176,38 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
     files = []
     for file in used:
         source = contents.sources[file]
-        name = source.path.relative_to(path.parent).as_posix()
+        name = _name_in(path, source)
         own = [tensor for tensor in contents.tensors if tensor.file == file]
         files.append(WholeFile(check_file_name(name), source.size, _read_gaps(source, own)))
     tensors = [form.adapt(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _find_tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
     warnings = [f"{inside} tensors inside of {shown(path.name)} are not sharded"] if inside else []
+    inner = len(contents.metadata["inner"])
+    what = "of subgraphs, functions or node attributes are not sharded"
+    warnings += [f"{inner} tensors {what}"] if inner else []
     folder = DataFolder(path.parent, model.allow_links)
-    others, left, strays = find_other_files(folder, names, [path.name, *(file.name for file in files)])
+    # The model refers to these files, too, for tensors of subgraphs, functions and node attributes.
+    rest = [source for file, source in enumerate(contents.sources) if file not in used]
+    kept = [SidecarFile(check_file_name(_name_in(path, source)), source, shared=False) for source in rest]
+    main = [other.name for other in kept] + [file.name for file in files]
+    others, left, strays = find_other_files(folder, names, main)
     warnings += warn_of_strays(folder, strays, shown(path.name), {t.name for t in tensors}, strict=strict)
     return Checkpoint(
         shown_path(path),
         tuple(files),
         tuple(tensor for tensor in tensors if tensor.name not in tied),
         tuple(contents.sources[file] for file in used),
-        others=(SidecarFile(check_file_name(path.name), contents.sources[0], shared=False), *others),
+        others=(*kept, *others),
         config=read_config(others),
         tied=tied,
         warnings=(*warnings, *left),
     )
+
+
+def _name_in(model: Path, source: Source) -> str:
+    """Return the path of a source relative to the folder of a model."""
+    return source.path.relative_to(model.parent).as_posix()
 
 
 def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:

@@ -5,13 +5,16 @@ only the initializers. Their bytes are in the order of the source: in one data f
 size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as onnx-ir
 aligns them, and all keep the alignment of the source.
 
+External data of other tensors, such as those of subgraphs, node attributes and functions, is written into the
+model: their names need not be unique.
+
 Source: ``TensorProto.external_data`` in ``onnx.proto``, and https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +30,12 @@ if TYPE_CHECKING:
 
 _ALIGNED: Final = 1 << 20
 _ALIGNMENT: Final = 1 << 16
+_MAX_ENTRY: Final = 1 << 10
+"""Maximum bytes by which the entry of an initializer grows in the model when its data moves."""
+_HOLDERS: Final = frozenset(
+    f"{kind}Proto" for kind in ("Graph", "Node", "Attribute", "Function", "TrainingInfo", "SparseTensor")
+)
+"""Messages that can contain tensors."""
 
 
 class _Onnx:
@@ -36,24 +45,29 @@ class _Onnx:
     def read(self, source: Source) -> Contents:
         from splitops.common.untrusted_files import DataFolder
         from splitops.models.formats.onnx.storage import parse
-        from splitops.models.formats.onnx.tensors import is_external, locate_external_data
+        from splitops.models.formats.onnx.tensors import check_tensor, is_external, locate_external_data
 
         tensors = []
         folder, where = DataFolder(source.path.parent, source.allow_links), Where(model=str(source.path))
         try:
-            model = parse(source.path, allow_links=source.allow_links)
+            model = parse(source.path, allow_links=source.allow_links, attributes=False)
             protos = list(filter(is_external, model.graph.initializer))
+            main = len(protos)
+            protos += filter(is_external, _iter_inner_tensors(model))
+            for proto in protos[main:]:
+                check_tensor(proto, where)
             extents = [locate_external_data(proto, where, folder)[1:] for proto in protos]
             # Numbered files are in the order of their numbers.
             files = sorted({file for file, _, _ in extents}, key=lambda file: (len(file), file))
             sources: list[Source] = [source, *(LocalFile(file, folder) for file in files)]
             indices = {file: index for index, file in enumerate(files, 1)}
-            for proto, (file, offset, size) in zip(protos, extents, strict=True):
-                tensors.append(_read_tensor(proto, indices[file], offset, size))
+            places = [(indices[file], offset, size) for file, offset, size in extents]
+            for proto, place in zip(protos[:main], places[:main], strict=True):
+                tensors.append(_read_tensor(proto, *place))
         except SplitError as error:
             raise error if isinstance(error, FileError) else FileError(str(error)) from error
         _reject_overlaps(tensors, source)
-        return Contents(self, tuple(tensors), tuple(sources), {"model": model})
+        return Contents(self, tuple(tensors), tuple(sources), {"model": model, "inner": places[main:]})
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
         element_type = tensor.element_type
@@ -86,13 +100,13 @@ class _Onnx:
         places = [found[_identify_bytes(tensor)] for tensor in tensors]
         stem, count = name.removesuffix(".onnx"), len(ends)
         names = [name_piece(stem, number, count, ".onnx.data") for number in range(1, count + 1)]
-        names = names if count > 1 else [f"{name}.data"]
+        names = names if count > 1 else [f"{name}.data"] if tensors else []
         model = _build_model(tensors, like, name)
         protos = {proto.name: proto for proto in model.graph.initializer}
         for tensor, (file, offset) in zip(tensors, places, strict=True):
             _set_external_data(protos[tensor.name], tensor, names[file], offset)
         content = model.SerializeToString(deterministic=True)
-        files = [*map(TargetFile, names, ends), TargetFile(name, len(content), ((0, content),))]
+        files = [*map(TargetFile, names, ends[: len(names)]), TargetFile(name, len(content), ((0, content),))]
         return Layout(tuple(files), make_places(places))
 
     def lay_out_embedded(self, tensors: Sequence[StoredTensor], like: Contents, name: str) -> Layout | None:
@@ -160,6 +174,7 @@ def _build_model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> 
         whole: ModelProto = like.metadata["model"]
         if {tensor.name for tensor in tensors} >= {tensor.name for tensor in like.tensors}:
             model.CopyFrom(whole)
+            _load_inner_tensors(model, like)
             return model
         model.ir_version = whole.ir_version
         model.opset_import.extend(whole.opset_import)
@@ -172,6 +187,49 @@ def _build_model(tensors: Sequence[StoredTensor], like: Contents, name: str) -> 
     for tensor in tensors:
         model.graph.initializer.add(name=tensor.name)
     return model
+
+
+def _load_inner_tensors(model: ModelProto, like: Contents) -> None:
+    """Read the external data of all tensors, except initializers of the main graph, into a copy of a model.
+
+    Raises:
+        FileError: the model would be larger than an ONNX file can be.
+    """
+    from splitops.models.formats.onnx.storage import MAX_MODEL_BYTES
+    from splitops.models.formats.onnx.tensors import is_external
+
+    places: list[tuple[int, int, int]] = like.metadata["inner"]
+    if not places:
+        return
+    inner = sum(size for _, _, size in places)
+    total = inner + model.ByteSize() + _MAX_ENTRY * len(like.tensors)
+    if total > MAX_MODEL_BYTES:
+        raise FileError(
+            f"{like.sources[0].name}: {inner} bytes of external data belong to tensors of subgraphs, "
+            "functions or node attributes, which are written into the model. It would have about "
+            f"{total} bytes, but ONNX allows {MAX_MODEL_BYTES}. Make these tensors initializers of the "
+            "main graph, which its subgraphs can read"
+        )
+    protos = list(filter(is_external, _iter_inner_tensors(model)))
+    for proto, (file, offset, size) in zip(protos, places, strict=True):
+        proto.ClearField("external_data")
+        proto.ClearField("data_location")
+        proto.raw_data = like.sources[file].read(offset, size)
+
+
+def _iter_inner_tensors(message: Any) -> Iterator[TensorProto]:
+    """Yield every tensor in a model or a part of one, except the initializers of a model's main graph."""
+    for field, value in message.ListFields():
+        name = field.message_type.name if field.message_type else ""
+        each = [value] if hasattr(value, "ListFields") else value
+        if name == "TensorProto":
+            yield from each
+        elif field.name == "graph":  # only models have this field
+            for node in value.node:
+                yield from _iter_inner_tensors(node)
+        elif name in _HOLDERS:
+            for part in each:
+                yield from _iter_inner_tensors(part)
 
 
 def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, offset: int) -> None:

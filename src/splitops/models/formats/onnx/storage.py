@@ -55,8 +55,11 @@ def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> ModelPro
     return model
 
 
-def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
-    """Read and check an ONNX model, with the external data of node attributes but not of initializers."""
+def parse(path: Path, *, allow_links: bool = False, attributes: bool = True) -> ModelProto:
+    """Read and check an ONNX model without the external data of initializers.
+
+    External data of node attributes is read, unless ``attributes`` is False.
+    """
     where = make_location(path)
     content = read_buffer(path, limit=MAX_MODEL_BYTES, where=where)
     model = ModelProto()
@@ -64,7 +67,8 @@ def parse(path: Path, *, allow_links: bool = False) -> ModelProto:
         model.ParseFromString(content)
     except (DecodeError, UnicodeDecodeError, ValueError) as error:
         raise ModelError(f"this is not an ONNX model: {str(error)[:200]}", where) from error
-    load_external(check_model(model, where), where, DataFolder(path.parent, allow_links))
+    external = check_model(model, where)
+    load_external(external if attributes else (), where, DataFolder(path.parent, allow_links))
     return model
 
 
