@@ -112,7 +112,8 @@ class LazyTensor:
 
         Raises:
             IndexError: an index is out of range, or there are too many indices.
-            TypeError: an index has another type, or a slice has a step below 1.
+            TypeError: an index has another type, or a slice has a negative step.
+            ValueError: a slice has a step of 0.
         """
         keys = list(key) if isinstance(key, tuple) else [key]
         if keys.count(Ellipsis) == 0:

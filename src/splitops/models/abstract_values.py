@@ -201,7 +201,7 @@ def meet_shapes(found: Shape | None, declared: Shape | None) -> Shape | None:
 
 
 def may_be(declared: Shape | None, found: Shape | None) -> bool:
-    """Return whether a tensor can have both a declared and an inferred shape. None matches every shape."""
+    """Return whether one tensor can match both the declared and the found shape. None matches every shape."""
     if declared is None or found is None:
         return True
     if len(declared) != len(found):

@@ -199,7 +199,7 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
 
 
 def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
-    """Return the names of tensors that share all bytes with an earlier one, mapped to its name."""
+    """Map the name of each tensor that shares all its bytes with an earlier tensor to that tensor's name."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
     tied: dict[str, str] = {}
     for before, tensor in pairwise(ordered):

@@ -38,7 +38,7 @@ _CRC_BYTES: Final = 4
 _ABSENT: Final = (1 << 64) - 1
 """Offset and size of an inner chunk that is not stored."""
 _RECORDS: Final = "splitops.chunks_before_split"
-"""Attribute of a part with the chunks before each split; the latest split is last."""
+"""Name of the zarr attribute in which a part records its chunk shapes before each split, latest last."""
 
 Levels: TypeAlias = tuple[tuple[int, ...], ...]
 """Chunk shapes from the outside in: of the shards, if there are any, then of the chunks in them."""

@@ -93,7 +93,8 @@ class Limit:
         fix: instructions for a fix by hand.
         rewrites: the rewrites that the runtime executes correctly, tried in this order. A limit without
             rewrites and without a quirk cannot be fixed, see :mod:`splitops.models.fix`.
-        evidence: the case of splitops-compare that is the evidence; None if the runtime was not tested.
+        evidence: the splitops-compare case that is the evidence; None if the limit was not tested, or if the
+            tests of its quirk are the evidence.
         source: reference to documentation or source code.
         since: the first affected release; None if it is the oldest tested one.
         until: the last affected release; None if it is the newest tested one.

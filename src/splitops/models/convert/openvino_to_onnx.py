@@ -511,7 +511,7 @@ class _GraphWriter:
         return self.writer.open_graph(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
-        """Return a builder of nodes that replace a layer with bodies."""
+        """Return a builder of the nodes that replace ``node``, a layer that has bodies."""
         return LayerOpBuilder(ONNX_OPSET, self.names, self.graph, node)
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:

@@ -68,7 +68,7 @@ def fix_model(
 
 
 def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
-    """Add corrected declarations to the reports of their splits."""
+    """Add each corrected output declaration to the report of its split, or to a new report."""
     reports = list(splits)
     for split_node, after, reason in repairs:
         at = next((at for at, one in enumerate(reports) if one.where == split_node.where), None)

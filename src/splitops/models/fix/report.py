@@ -27,7 +27,7 @@ class FixStatus(StrEnum):
     REWRITTEN = "rewritten"
     """The split was rewritten so that the runtimes execute it correctly."""
     UNFIXABLE = "unfixable"
-    """No rewrite that the runtimes execute correctly is known. Broken rules may still be repaired."""
+    """No known rewrite runs correctly on the runtimes. Rule violations may still be repaired."""
 
 
 class Unbind(StrEnum):

@@ -232,7 +232,10 @@ class FixWriter:
         return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the first :class:`Way` of a kind to write a split with its lengths, or None."""
+        """Return the first :class:`Way` of the given kind that writes the split differently, or None.
+
+        A single node must set explicit lengths.
+        """
         for way in iter_ways(
             split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
         ):

@@ -86,7 +86,7 @@ class InferenceResult:
         return replace(self, values=values)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
-        """Return the abstract values by the path of the graph and the name of the value."""
+        """Return the abstract values, keyed by graph path (None for the main graph) and value name."""
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
     def annotate(self) -> None:

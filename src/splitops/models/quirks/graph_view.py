@@ -186,7 +186,10 @@ class GraphView:
     # Idle nodes
 
     def find_unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the value that an idle node copies, else None. A chain of reshapes may be idle, too."""
+        """Return the value that a node copies unchanged, or None if the node may change it.
+
+        For the last of several reshapes that cancel out, this is the input of the first.
+        """
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None

@@ -28,7 +28,10 @@ _INLINED_PER_NODE: Final = 4
 """Additional inlined nodes for each node of the model: the work stays linear in the size of its file."""
 
 _MAX_DEPTH: Final = 64
-"""Maximum nesting of graphs. Protobuf's parser allows 100 nested messages, and a graph needs three."""
+"""Maximum nesting of graphs.
+
+Files never reach it, because protobuf's parser allows 100 nested messages, and each graph takes three.
+"""
 _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
 

@@ -22,7 +22,7 @@ SOURCE: Final = "splitops.source"
 
 
 class PortValue(ir.Value):
-    """The value of an output port."""
+    """An onnx-ir value for the output of a layer at ``port``."""
 
     __slots__ = ("port",)
 

@@ -57,9 +57,9 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 @dataclass(frozen=True, slots=True)
 class _Channels:
-    """The channels that a convolution reads. ``node`` is a split, one of whose parts it reads, or a Slice.
+    """The channels that a convolution reads. ``node`` is the split or the Slice that it reads them from.
 
-    ``whole`` is the split, or the data of the Slices. It is the same for all parts.
+    ``whole`` identifies the divided tensor: it is the split, or the data of the Slices.
     """
 
     convolution: ir.Node
