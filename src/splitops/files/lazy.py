@@ -216,7 +216,7 @@ def _select(found: range, key: Any) -> range | int:
 
 
 class TensorFile(Mapping[str, LazyTensor]):
-    """The tensors of a file by name. The array of a ``.npy`` file has the name ``""``.
+    """The tensors of a file, keyed by name. The array of a ``.npy`` file has the name ``""``.
 
     Attributes:
         contents: the declarations in the header of the file.

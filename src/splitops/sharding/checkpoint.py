@@ -57,7 +57,7 @@ class Checkpoint:
             ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
         others: sidecar files.
         config: content of ``config.json``; empty if there is none.
-        tied: names of tensors that share all bytes with one of ``tensors``, mapped to its name.
+        tied: maps the name of each tensor that shares all its bytes with one of ``tensors`` to that name.
         plan: the document of the plan by which ranks were sharded, or None.
         warnings: messages, for example about files that are not copied.
     """

@@ -237,7 +237,7 @@ def compute_max_bytes(array: Any) -> int:
 
 
 def replace_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
-    """Replace chunk sizes of 0, which arrays may declare along an axis of size 0, by 1."""
+    """Replace chunk sizes of 0, which arrays may declare along an axis of size 0, with 1."""
     return tuple(max(1, size) for size in chunks)
 
 

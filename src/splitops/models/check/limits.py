@@ -47,14 +47,14 @@ class Cure(StrEnum):
     """Fixes that replace the parts of a split, or the nodes that read them, and not the split itself."""
 
     CONSTANTS = "constants"
-    """Replace each part of a constant by a constant."""
+    """Replace each part of a constant with a constant."""
     EMPTY_TENSOR = "empty tensor"
-    """Replace each Transpose of an empty part by an empty tensor."""
+    """Replace each Transpose of an empty part with an empty tensor."""
 
 
 Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
-"""Fixes by their name in target files, the smallest change first."""
+"""Fixes, keyed by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
 """A field of :attr:`Limit.message_with_sizes`. ``str.format`` would let users' files access attributes."""
 DEPENDS: Final = " (depends on the input)"

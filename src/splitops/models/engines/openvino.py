@@ -157,7 +157,7 @@ def _make_conversion(name: str, version: int, attributes: Sequence[str], where: 
 
 
 def replace_empty_constants(model: ModelProto) -> None:
-    """Replace the empty constants of a model by ConstantOfShape nodes.
+    """Replace the empty constants of a model with ConstantOfShape nodes.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.

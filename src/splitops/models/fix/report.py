@@ -111,7 +111,7 @@ class FixReport(ModelReport):
 
     Attributes:
         runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
-            broken rules were repaired.
+            rule violations were repaired.
         model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the source model in order, then other changed nodes. A split in a function

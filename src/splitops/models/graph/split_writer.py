@@ -1,4 +1,4 @@
-"""Replace split nodes by an equivalent form, given as a :class:`Way`, in both formats."""
+"""Replace split nodes with an equivalent form, given as a :class:`Way`, in both formats."""
 
 from __future__ import annotations
 

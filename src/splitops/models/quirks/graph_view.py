@@ -256,7 +256,7 @@ class GraphView:
     # Splits
 
     def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
-        """Return the split that produces a value and the index of the part, or None if there is none."""
+        """Return the split that produces a value, past idle nodes, and the index of the part, or None."""
         return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:

@@ -73,7 +73,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
 
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
-    """Replace used empty parts of known shape by constants."""
+    """Replace used empty parts of known shape with constants."""
     facts = editor.read_split_facts(node)
     if facts is None or len(facts.parts) == 1:
         return
@@ -179,7 +179,7 @@ def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
-    """Replace lengths by an equivalent number of parts, if the opset supports it.
+    """Replace lengths with an equivalent number of parts, if the opset supports it.
 
     The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """

@@ -80,7 +80,7 @@ def read_opset_imports(owner: ModelProto | FunctionProto, where: Where | None = 
 
 
 def index_functions(model: ModelProto, where: Where | None = None) -> dict[FunctionKey, FunctionProto]:
-    """Return the model-local functions of a model by key, after a check that each is defined once."""
+    """Return a model's functions, keyed by :data:`FunctionKey`. Raise ModelError if one is defined twice."""
     found: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
         if found.setdefault(make_function_key(function), function) is not function:

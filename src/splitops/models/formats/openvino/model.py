@@ -23,7 +23,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 class Endpoint(NamedTuple):
-    """One end of an edge: a port of a layer, by their ids."""
+    """One end of an edge: the ids of a layer and of its port."""
 
     layer: int
     port: int
@@ -221,7 +221,7 @@ class Graph:
 
     @cached_property
     def by_id(self) -> Mapping[int, Layer]:
-        """The layers by id."""
+        """The layers, keyed by id."""
         return {layer.id: layer for layer in self.layers}
 
     @cached_property

@@ -57,7 +57,7 @@ def get_port(value: ir.Value) -> Port:
 
 
 def set_layer(node: ir.Node, layer: Layer) -> None:
-    """Replace the layer of a node by one with the same number of outputs."""
+    """Replace the layer of a node with another one that has the same number of outputs."""
     assert type(node) is LayerNode
     node.layer = layer
     node.name = layer.name
