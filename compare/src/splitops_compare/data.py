@@ -47,7 +47,7 @@ FINDING_KINDS: Final = frozenset(
 
 
 class State(StrEnum):
-    """The state of an implementation."""
+    """The state of an implementation: whether it is installed, starts and passes valid cases."""
 
     OK = "ok"
     NO_RESULT = "no-result"

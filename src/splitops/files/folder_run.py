@@ -199,7 +199,7 @@ class FolderRun(Run):
         return all(_have_equal_bytes(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
     def _reject(self, overwrite: bool) -> None:
-        """Reject a run that would replace a source, its folder or, without ``overwrite``, any file."""
+        """Raise FileError if the run would replace a source, its folder or, without ``overwrite``, a file."""
         if self.new and not os.path.lexists(self.plan.folder):
             return
         sources = {

@@ -381,7 +381,7 @@ class _ExistingFiles:
             raise _make_mismatch_error(file.name)
 
     def close(self, index: int) -> None:
-        """Check that a file has no more bytes."""
+        """Raise FileError if a file has more bytes than were compared."""
         if self._at[index] != self._files[index].size:
             raise _make_mismatch_error(self._files[index].name)
 

@@ -127,7 +127,7 @@ def make_places(found: Iterable[tuple[int, int]]) -> Table:
 
 
 class Format(Protocol):
-    """A file format."""
+    """A file format, which reads tensor files and lays out new ones."""
 
     @property
     def name(self) -> str:

@@ -4,8 +4,8 @@ A part has the metadata of its source except the shape, so that both encode chun
 that is narrower than a chunk gets narrower chunks. An attribute records the chunks before the split, and a
 merge restores them.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and the codecs ``sharding_indexed``
-and ``crc32c`` there.
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and its pages on the codecs
+``sharding_indexed`` and ``crc32c``.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Limit:
         return next((one.number for one in counts), None)
 
     def holds_in(self, release: str) -> bool:
-        """Return whether a release of the runtime is affected, as far as releases were tested.
+        """Return whether a release of the runtime is affected, judged by the tested releases.
 
         Examples:
             >>> from splitops.models.check import LIMITS

@@ -67,7 +67,7 @@ def convert_opset(
         changes = _convert_graphs(edited, imported, opset, style, where, must_differ)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
-        # A later conversion would replace lengths by numbers of parts, so conflicts between those count, too.
+        # A later conversion would replace lengths with numbers of parts, so their conflicts count, too.
         counted = style is SplitStyle.COUNT and bool(must_differ)
         merged = find_conflicting_splits(edited, equal_as_count=counted) - must_differ
         if not merged:

@@ -93,7 +93,7 @@ class OpsetConverter:
             node.attributes["value"] = folded
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
-            return None  # ModelConversion replaces it by an initializer
+            return None  # ModelConversion replaces it with an initializer
         canonical = CanonicalNode.from_node(node)
         if canonical.is_open:
             raise NoAdapterError("it has a body or an attribute that the caller of its function sets")

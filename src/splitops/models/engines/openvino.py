@@ -284,7 +284,7 @@ class OpenVINOProgram:
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """See :meth:`Compiled.run`. The outputs are copies."""
-        # Match by name if inputs have names, else by order: OpenVINO drops unused inputs of ONNX models.
+        # Match by name if inputs have names, otherwise by order: OpenVINO drops unused inputs of ONNX models.
         places = dict(enumerate(feeds.values()))
         if self._positions:
             places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}

@@ -501,7 +501,7 @@ class Editor(ABC):
         self.enqueue(new.producer())
 
     def take_name(self, value: ir.Value) -> str | None:
-        """Rename a value that will become unused, and return its previous name."""
+        """Rename a value that will become unused, and return its previous name, or None if it had none."""
         name = value.name
         if name:
             value.name = self.names.make_name(f"{name}_unused")

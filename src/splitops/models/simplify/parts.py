@@ -16,7 +16,7 @@ from splitops.spec.sizes.dims import Shape
 
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
-    """Remove a split one of whose parts is the whole axis. Its other, empty parts must be unused."""
+    """Remove a split if one of its parts is the whole axis and its other, empty parts are unused."""
     facts, data = editor.read_split_facts(node), node.inputs[0]
     if facts is None or data is None or not facts.removable or not facts.complete:
         return

@@ -126,7 +126,7 @@ class Layer:
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
-        """Return an attribute, which must be in ``words``, or its value there if these are a mapping."""
+        """Return an attribute, which must be in ``words``. If they are a mapping, return the mapped value."""
         text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")

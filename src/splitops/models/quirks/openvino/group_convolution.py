@@ -109,7 +109,10 @@ def _read_kernel_shape(convolution: ir.Node) -> tuple[int, ...] | None:
 
 
 def _gather_channels(editor: Editor, match: Match) -> str | None:
-    """Replace the input of the first convolution with a Gather of its channels."""
+    """Replace the input of the first convolution with a Gather of its channels.
+
+    Return a description, or None if it is not possible.
+    """
     convolution, data = match.path[1], match.node.inputs[0]
     if data is None:
         return None
