@@ -64,7 +64,7 @@ class SplitReport:
         status: result of the fix.
         before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
         after: its description in the fixed model.
-        reasons: the limits that applied and the rules that it broke; if it is unfixable, those that remain.
+        reasons: the limits that applied and the rules that it broke; if unfixable, only the remaining ones.
         cost: additional cost at run time, or empty.
         possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """

@@ -247,7 +247,7 @@ class _Search:
     def _find_unchanged(self) -> Way | None:
         """Return the way that keeps the node as it is, or None.
 
-        It is None if the target has another operator, rejects the node, or gives it another meaning.
+        It is None if the target has another operator, rejects the node, or interprets it differently.
         """
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:

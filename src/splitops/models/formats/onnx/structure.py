@@ -30,7 +30,7 @@ _INLINED_PER_NODE: Final = 4
 _MAX_DEPTH: Final = 64
 """Maximum nesting of graphs.
 
-Files never reach it, because protobuf's parser allows 100 nested messages, and each graph takes three.
+Files never reach it, because protobuf's parser allows 100 nested messages, and each graph needs three.
 """
 _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
