@@ -322,7 +322,7 @@ _PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the one of ``words`` that is most similar to ``word``, or None if none is similar.
+    """Return the entry of ``words`` that is most similar to ``word``, or None if none is similar.
 
     Examples:
         >>> nearest("chekc", ["check", "fix"])

@@ -47,7 +47,7 @@ FINDING_KINDS: Final = frozenset(
 
 
 class State(StrEnum):
-    """The state of an implementation."""
+    """The state of an implementation: whether it is installed, starts and passes valid cases."""
 
     OK = "ok"
     NO_RESULT = "no-result"
@@ -239,7 +239,7 @@ class ImplementationInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """A case as the report shows it, with its verdicts by the name of the implementation.
+    """A case as the report shows it, with its verdicts keyed by implementation name.
 
     Attributes:
         expected: type, shape and first values of each output, or the code of the rule that is broken.

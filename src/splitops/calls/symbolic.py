@@ -58,7 +58,7 @@ def hide_symbols(
 
 
 def specialise(value: Any, symbols: tuple[Any, ...]) -> Any:
-    """Replace symbolic integers in an argument by their concrete values, which specialises the trace."""
+    """Replace symbolic integers in an argument with their concrete values, which specialises the trace."""
     if isinstance(value, list | tuple):
         return [specialise(entry, symbols) for entry in value]
     return int(value) if isinstance(value, symbols) else value

@@ -242,7 +242,10 @@ def print_file_contents(
     *,
     as_json: bool,
 ) -> None:
-    """Print the files of a plan that does not split tensors. For a dry run, also print their tensors."""
+    """Print the files of a plan that does not split tensors.
+
+    The tensors in each file are listed for a dry run, and always in JSON.
+    """
     from splitops.files import DryRun
     from splitops.files.addresses import format_location
 

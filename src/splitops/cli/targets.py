@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.argument("targets", metavar="[RUNTIME]...", type=RUNTIME, nargs=-1)
 @json_option
 def command(targets: tuple[Target, ...], as_json: bool) -> None:
-    """List the runtimes that --for of check, fix and simplify accepts, or the limits of each RUNTIME.
+    """List the runtimes that check, fix and simplify accept for --for, or the limits of each RUNTIME.
 
-    RUNTIME is a name, a release such as onnxruntime==1.28, or a .toml file with your own limits. A limit was
-    either tested on the listed releases, or it is documented in a public source and was not tested.
+    RUNTIME is a name, a release such as onnxruntime==1.28, or a .toml file with your own limits. Each limit
+    was either tested on the listed releases, or is documented in a public source but untested.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ def read_open_file(file: BinaryIO, path: Path, *, limit: int, where: Where | Non
 
 
 def make_location(model: object) -> Where:
-    """Return the location for errors of a model: its path, or an empty location if it is in memory.
+    """Return the location for errors about a model: its path, or an empty location for one in memory.
 
     Examples:
         >>> make_location("models/halves.onnx")

@@ -37,7 +37,7 @@ _WARNING_DELAY: Final = 10.0
 """Seconds without a worker after which a warning is logged."""
 _LOG: Final = logging.getLogger("splitops")
 _AT_WORK: Final = Counter[str]()
-"""On a worker: the number of running tasks, by the marker file of their run."""
+"""On a worker: the number of running tasks, keyed by the marker file of their run."""
 _AT_WORK_LOCK: Final = Lock()
 
 

@@ -15,7 +15,7 @@ from splitops.native.positioned import write_at
 
 @contextlib.contextmanager
 def open_for_sync(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
-    """Yield descriptors that can be flushed to disk, by index. On Windows, folders are left out."""
+    """Yield descriptors to flush to disk, keyed by index in ``paths``. On Windows, folders are left out."""
     files = Descriptors()
     try:
         for index, path in enumerate(paths):

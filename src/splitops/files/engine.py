@@ -384,7 +384,7 @@ def _make_core_tables(task: ExtentBatches) -> list[Table]:
 
 
 def _number_files(lanes: Table, files: Sequence[int]) -> Table:
-    """Replace file indices of strided runs, in place, by positions in ``files``, unless that is empty."""
+    """Replace file indices of strided runs in place with positions in ``files``, unless it is empty."""
     if files:
         order = np.argsort(files)
         lanes[:, 1] = order[np.searchsorted(np.array(files)[order], lanes[:, 1])]

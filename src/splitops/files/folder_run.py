@@ -33,7 +33,7 @@ from splitops.files.tasks import Files
 
 
 class FolderRun(Run):
-    """One run of a plan whose targets are in a folder."""
+    """Executes a plan once and writes its targets into a folder."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.tasks = plan.make_tasks(how["memory"])
@@ -199,7 +199,7 @@ class FolderRun(Run):
         return all(_have_equal_bytes(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
     def _reject(self, overwrite: bool) -> None:
-        """Reject a run that would replace a source, its folder or, without ``overwrite``, any file."""
+        """Raise FileError if the run would replace a source, its folder or, without ``overwrite``, a file."""
         if self.new and not os.path.lexists(self.plan.folder):
             return
         sources = {
@@ -428,7 +428,7 @@ def _is_target(path: Path, target: TargetFile) -> bool:
 
 
 def _list_files(path: Path) -> dict[str, Path]:
-    """Return the files in a folder by their relative paths. For a file, return it by the path ``""``."""
+    """Return the files in a folder, keyed by relative path. If ``path`` is a file, its key is ``""``."""
     if not path.is_dir():
         return {"": path}
     return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}

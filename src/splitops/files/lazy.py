@@ -112,7 +112,8 @@ class LazyTensor:
 
         Raises:
             IndexError: an index is out of range, or there are too many indices.
-            TypeError: an index has another type, or a slice has a step below 1.
+            TypeError: an index has another type, or a slice has a negative step.
+            ValueError: a slice has a step of 0.
         """
         keys = list(key) if isinstance(key, tuple) else [key]
         if keys.count(Ellipsis) == 0:
@@ -215,7 +216,7 @@ def _select(found: range, key: Any) -> range | int:
 
 
 class TensorFile(Mapping[str, LazyTensor]):
-    """The tensors of a file by name. The array of a ``.npy`` file has the name ``""``.
+    """The tensors of a file, keyed by name. The array of a ``.npy`` file has the name ``""``.
 
     Attributes:
         contents: the declarations in the header of the file.

@@ -19,7 +19,7 @@ from splitops.files.sources import LocalFile, format_reason
 
 
 class Run(ABC):
-    """One run of a plan."""
+    """Base class of runs, which execute a plan once and write its files, checksums and report."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.plan = plan

@@ -62,7 +62,7 @@ def compute_part_bytes(size: int) -> int:
 
 
 class AddressRun(Run):
-    """One run of a plan whose targets are at a URL."""
+    """Executes a plan once and uploads its targets to a URL."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         plan.make_tasks(how["memory"])  # raises if the memory is too small
@@ -104,7 +104,7 @@ class AddressRun(Run):
         return self.report(sizes, 0, self._get_digests())
 
     def _get_digests(self) -> dict[Path, str]:
-        """Return the SHA-256 of each file by its path; empty unless it was requested."""
+        """Return the SHA-256 of each file, keyed by path, or an empty mapping if none was requested."""
         digests = [made.digest.hexdigest() for made in self._made]
         return dict(zip(self.plan.paths, digests, strict=True)) if self._digested else {}
 
@@ -195,7 +195,7 @@ class AddressRun(Run):
 _Windows = list[tuple[range, int]]
 """Windows of a file, each with its offset in the scratch file."""
 _Group = dict[int, _Windows]
-"""Windows by target index."""
+"""Windows of several targets, keyed by target index."""
 
 
 def _group_windows(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
@@ -381,7 +381,7 @@ class _ExistingFiles:
             raise _make_mismatch_error(file.name)
 
     def close(self, index: int) -> None:
-        """Check that a file has no more bytes."""
+        """Raise FileError if a file has more bytes than were compared."""
         if self._at[index] != self._files[index].size:
             raise _make_mismatch_error(self._files[index].name)
 

@@ -23,7 +23,7 @@ Entry = int | float | bool | Range | None
 """An element of a tracked tensor: a number, a computed size as a :class:`Range`, or None if unknown."""
 
 Value = npt.NDArray[Any]
-"""The elements of a tensor: with its own dtype if all are known, else an object array of :data:`Entry`."""
+"""Elements of a tensor: an array of its dtype if all are known, or else an object array of :data:`Entry`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +201,7 @@ def meet_shapes(found: Shape | None, declared: Shape | None) -> Shape | None:
 
 
 def may_be(declared: Shape | None, found: Shape | None) -> bool:
-    """Return whether a tensor can have both a declared and an inferred shape. None matches every shape."""
+    """Return whether one tensor can match both the declared and the found shape. None matches every shape."""
     if declared is None or found is None:
         return True
     if len(declared) != len(found):

@@ -224,7 +224,7 @@ def _prepare_trials(
     """Prepare the reference runs.
 
     Returns:
-        The trials, the sizes of the first one, and the broken rule of the source, or '' if it can run.
+        The trials, the sizes of the first one, and the rule that the source breaks, or '' if it can run.
     """
 
     def prepare(model: AnyModel, *, allow_links: bool) -> tuple[_Trials, dict[str, int]]:

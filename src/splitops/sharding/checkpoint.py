@@ -57,7 +57,7 @@ class Checkpoint:
             ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
         others: sidecar files.
         config: content of ``config.json``; empty if there is none.
-        tied: names of tensors that share all bytes with one of ``tensors``, mapped to its name.
+        tied: maps the name of each tensor that shares all its bytes with one of ``tensors`` to that name.
         plan: the document of the plan by which ranks were sharded, or None.
         warnings: messages, for example about files that are not copied.
     """
@@ -211,7 +211,7 @@ def _name_in(model: Path, source: Source) -> str:
 
 
 def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
-    """Return the names of tensors that share all bytes with an earlier one, mapped to its name."""
+    """Map the name of each tensor that shares all its bytes with an earlier tensor to that tensor's name."""
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
     tied: dict[str, str] = {}
     for before, tensor in pairwise(ordered):

@@ -178,7 +178,7 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return the padding that makes sharding possible, by rule number. Leave out rules that it cannot help.
+    """Return the padding that makes sharding possible, keyed by rule number. Omit rules it cannot help.
 
     A rule has one ``pad_to`` for all tensors that it matches. Rules with sections are left out, too: sections
     may be heads of queries and keys, and with padding, queries would use other keys.

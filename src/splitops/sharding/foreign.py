@@ -75,7 +75,7 @@ _Solved = tuple[tuple[int, ...], TensorSharding]
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
-    """Return the rank of each tensor file in a folder of ranks, by file name. Empty for other paths."""
+    """Return the rank of each tensor file in a folder of ranks, keyed by file name. Empty for other paths."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}

@@ -74,7 +74,7 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
 
 
 class Fusions:
-    """The rules of a document, applied to tensors by name. Results are cached by rule, shape and type."""
+    """Applies the rules of a document to tensors by name, and caches results by rule, shape and type."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
         """Compile rules. With ``free``, parts to fuse may have any sizes along the axis."""

@@ -21,7 +21,7 @@ class Globs:
     def __init__(self, globs: Iterable[str]) -> None:
         patterns = []
         self._keys: dict[int, tuple[int, list[str]]] = {}
-        """The index and the captures of each glob, by the number of its regular-expression group."""
+        """The index and the captures of each glob, keyed by the number of its regular-expression group."""
         group = 1
         for number, glob in enumerate(globs):
             pattern, keys = _compile(glob)
@@ -92,7 +92,7 @@ def _tokenise(glob: str) -> list[tuple[str, str]]:
 
 
 def fill_glob(glob: str, captures: Mapping[str, str]) -> str:
-    """Replace the wildcards of a glob by captured texts.
+    """Replace the wildcards of a glob with captured texts.
 
     Examples:
         >>> fill_glob("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})

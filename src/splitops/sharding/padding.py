@@ -294,7 +294,10 @@ def _iter_changes(
 
 
 def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: TensorKind) -> TensorKind | None:
-    """Return a kind whose unpadded axis has the category and size of the padded axis of ``kind``, or None."""
+    """Return a kind that should be padded like ``kind`` but is not, or None.
+
+    It has an axis with the same category and size as the padded axis of ``kind``.
+    """
     axis_sharding = kind.axis_sharding
     assert axis_sharding is not None  # padded kinds have one
     counts, size = (

@@ -1,4 +1,4 @@
-"""The language of shard plans: rules that set how tensors are sharded, by their names."""
+"""The language of shard plans: rules that decide, by the names of tensors, how they are sharded."""
 
 from __future__ import annotations
 

@@ -255,7 +255,8 @@ def find_ranks(
         for any of the tensors.
 
     Raises:
-        PlanError: the checkpoint or the plan is malformed, or no rule matches a tensor.
+        PlanError: the checkpoint or the plan is malformed, no rule matches a tensor, or a number of ranks is
+            out of range.
         FileError: a file is missing or malformed.
 
     Examples:

@@ -108,7 +108,7 @@ def _find_storage(method: Any, out: bool, stated: _Stated, names: Sequence[str])
 
 
 def _read_block(stated: _Stated, key: str) -> _Values:
-    """Return the rows and columns of a block of weights with one scale."""
+    """Return the numbers of rows and columns in each block that shares a scale, from entry ``key``."""
     block = stated.get(key)
     if not (isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block)):
         raise PlanError(f"quantization_config has the invalid {key} = {shown(block)}")

@@ -76,7 +76,7 @@ class RankTensor(LazyTensor):
 
 
 class Rank(TensorFile):
-    """The tensors of a rank by name.
+    """The tensors of one shard rank, keyed by name.
 
     Attributes:
         folder: folder of the rank.

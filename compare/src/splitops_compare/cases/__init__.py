@@ -39,7 +39,7 @@ from splitops_compare.cases.valid_specs import generate_valid_specs
 from splitops_compare.data import Case, CaseSpec, CompareError, Value
 
 _OUTPUT_TYPES: Final = {"length": "int64", "packed": "int32"}
-"""Element types of the outputs, by the ``special`` of specs for which they are not that of the data."""
+"""Element types of outputs that differ from that of the data, keyed by the ``special`` of the spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CaseEntry:
 
 @cache
 def list_cases() -> Mapping[str, CaseEntry]:
-    """Return every listed case by its id, such as ``"split-18/ceil/5-into-4/float32/static"``."""
+    """Return every listed case, keyed by its id, such as ``"split-18/ceil/5-into-4/float32/static"``."""
     entries: dict[str, CaseEntry] = {}
     for schema in SCHEMAS:
         for spec in generate_valid_specs(schema):

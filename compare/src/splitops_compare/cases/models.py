@@ -35,14 +35,14 @@ SPECIALS: Final = {
     "wide": "the data needs all 64 bits",
     **{name: pattern.title for name, pattern in FUSION_PATTERNS.items()},
 }
-"""Other peculiarities of a model, by the ``special`` of its spec."""
+"""Other peculiarities of a model, keyed by the ``special`` of its spec."""
 
 
 Array = npt.NDArray[Any]
 
 
 def make_inputs(spec: CaseSpec) -> dict[str, Array]:
-    """Make the inputs of the model, by name."""
+    """Make the inputs of the model, keyed by name."""
     inputs = {} if _is_constant(spec) else {DATA: _make_data(spec)}
     return inputs | ({} if spec.constant else dict(make_operands(spec)))
 

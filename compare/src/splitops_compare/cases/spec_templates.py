@@ -40,7 +40,7 @@ def make_lengths_spec(
     constant: bool = True,
     **more: Any,
 ) -> CaseSpec:
-    """Make a spec with lengths or a chunk size: an attribute if constant and supported, else an input."""
+    """Make a spec with lengths or a chunk size: an attribute if constant and supported, or else an input."""
     count = len(lengths) if isinstance(lengths, list) else 1
     first = schema.lengths[0]
     if first.kind is SourceKind.ATTRIBUTE and constant:

@@ -71,7 +71,7 @@ def compare(
         model: a model to run instead of the listed cases: each of its splits, with the sizes and values that
             it has for the inputs, and the whole model.
         inputs: inputs of the model: arrays by name. None generates them.
-        commands: executables that follow the protocol of ``schemas/messages.json``, by the name to report.
+        commands: executables that follow the protocol of ``schemas/messages.json``, keyed by reported name.
         pythons: pairs of an adapter and the Python of another environment, which is compared too.
         settings: pairs of an adapter and values of its settings, which are compared too.
         seconds: time limit for one case.

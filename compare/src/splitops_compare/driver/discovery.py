@@ -43,7 +43,7 @@ class Implementation:
 
 
 def find_adapters() -> dict[str, Path]:
-    """Find the file of each adapter by name: those of this package and of other packages."""
+    """Return the files of the adapters in this and other packages, keyed by adapter name."""
     folder = Path(next(iter(adapters.__path__)))
     files = {path.stem: path for path in sorted(folder.glob("[!_]*.*")) if path.suffix in (".py", ".mjs")}
     for point in entry_points(group=_GROUP):

@@ -19,7 +19,7 @@ from splitops_compare.driver.process import ForkServer, ResourceLimits
 from splitops_compare.driver.shrink import shrink
 
 Verdicts = dict[str, dict[str, Verdict]]
-"""The verdicts by the name of the implementation and the id of the case."""
+"""The verdicts, keyed by implementation name and then by case id."""
 
 JudgedCase = tuple[Case, Verdict, Outcome]
 _Waiting = tuple["Future[None]", tuple[Implementation, Case, Verdict, Outcome]]

@@ -132,7 +132,7 @@ def _drop_part(spec: CaseSpec) -> Iterator[CaseSpec]:
 
 
 def _get_lengths(spec: CaseSpec) -> dict[str, Any]:
-    """Return the values that may be lengths, by name: the attributes, and the lengths input as ``""``."""
+    """Return the values that may be lengths: the attributes, keyed by name, and the input as ``""``."""
     return {"": spec.lengths, **spec.attributes}
 
 

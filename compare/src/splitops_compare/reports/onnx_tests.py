@@ -33,7 +33,7 @@ def write_tests(cases: Sequence[Case], folder: Path) -> tuple[int, int]:
 
 
 def _make_files(case: Case) -> dict[str, bytes]:
-    """Return the contents of the files of a test, by path. Inputs and outputs are numbered in model order."""
+    """Return the files of a test, keyed by path. Inputs and outputs are numbered in model order."""
     files = {"model.onnx": case.model}
     for index, (name, array) in enumerate(case.inputs.items()):
         files[f"test_data_set_0/input_{index}.pb"] = _serialise(array, name)

@@ -31,7 +31,7 @@ def _read(path: Path) -> bytes:
 
 
 def compare_reports(old: ComparisonReport, new: ComparisonReport) -> dict[str, list[str]]:
-    """Return lines about "new", "resolved" and "changed" findings and changed "releases", by these keys.
+    """Return lines about findings, keyed "new", "resolved" and "changed", and about changed "releases".
 
     Cases that are not in the new report are ignored. A finding is resolved if the new verdict is agreement.
     """

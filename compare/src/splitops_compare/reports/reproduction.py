@@ -35,7 +35,7 @@ from splitops_compare.reports.verdicts import (
 
 _MODEL_FILES: Final = {"onnx": "model.onnx", "ir": "model.xml"}
 _PACKAGES: Final = {"opencv": "opencv-python-headless"}
-"""Packages by the names under which their releases are reported, if these differ."""
+"""Packages, keyed by the names under which their releases are reported, if these differ."""
 _REGISTERED: Final = 2
 """``numpy.dtype.isbuiltin`` of the types of other libraries, such as ml_dtypes."""
 
@@ -63,7 +63,7 @@ def write_reproduction(report: ComparisonReport, case: Case, name: str, folder: 
 
 
 def make_reproduction(report: ComparisonReport, case: Case, name: str) -> dict[str, bytes]:
-    """Return the contents of the files of :func:`write_reproduction`, by name."""
+    """Return the contents of the files that :func:`write_reproduction` writes, keyed by name."""
     result, info, verdict = _find_finding(report, case.id, name)
     adapter = find_adapters().get(info.adapter)
     if adapter is None:

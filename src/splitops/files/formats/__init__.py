@@ -127,7 +127,7 @@ def make_places(found: Iterable[tuple[int, int]]) -> Table:
 
 
 class Format(Protocol):
-    """A file format."""
+    """A file format, which reads tensor files and lays out new ones."""
 
     @property
     def name(self) -> str:
@@ -150,7 +150,9 @@ class Format(Protocol):
         ...
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
-        """Convert a tensor of any format, and set its ``code`` to this format's name of the type.
+        """Return the description of a tensor from any format as this format stores it.
+
+        Its ``code`` is this format's name for the element type.
 
         Raises:
             FileError: the format does not support the type or the memory order.

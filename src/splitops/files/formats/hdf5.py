@@ -1,9 +1,9 @@
-"""HDF5, by h5py: contiguous datasets are copied as byte ranges, chunked ones chunk by chunk.
+"""HDF5, through h5py: contiguous datasets are copied as byte ranges, chunked ones chunk by chunk.
 
-h5py lays out a new file of contiguous datasets without their data, and everything else that it writes becomes
-the literals of the file. A part of a chunked dataset keeps its chunks and filters. Datasets whose elements
-h5py reads as Python objects, such as variable-length text and references, are not tensors. External links,
-external storage and virtual datasets read other files, so they are rejected.
+h5py lays out a new file of contiguous datasets without their data. All other bytes that it writes are copied
+verbatim into the target (its ``literals``). A part of a chunked dataset keeps its chunks and filters.
+Datasets whose elements h5py reads as Python objects, such as variable-length text and references, are not
+tensors. External links, external storage and virtual datasets read other files, so they are rejected.
 
 Source: the HDF5 File Format Specification 3.0; H5Dget_offset, H5Dread_chunk of the HDF5 reference.
 """

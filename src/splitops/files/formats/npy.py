@@ -213,7 +213,7 @@ def make_tensor(name: str, header: Header, offset: int, file: int = 0) -> Stored
 
 
 def adapt(tensor: StoredTensor) -> StoredTensor:
-    """Convert a tensor of any format. Raise FileError if .npy does not support its type."""
+    """Describe a tensor of any format for .npy. Raise FileError if .npy does not support its type."""
     if tensor.dtype is None or not is_builtin(tensor.dtype):
         raise FileError(f"{tensor.label} has type {tensor.code}, which .npy does not support")
     return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))

@@ -4,8 +4,8 @@ A part has the metadata of its source except the shape, so that both encode chun
 that is narrower than a chunk gets narrower chunks. An attribute records the chunks before the split, and a
 merge restores them.
 
-Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and the codecs ``sharding_indexed``
-and ``crc32c`` there.
+Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and its pages on the codecs
+``sharding_indexed`` and ``crc32c``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CRC_BYTES: Final = 4
 _ABSENT: Final = (1 << 64) - 1
 """Offset and size of an inner chunk that is not stored."""
 _RECORDS: Final = "splitops.chunks_before_split"
-"""Attribute of a part with the chunks before each split; the latest split is last."""
+"""Name of the zarr attribute in which a part records its chunk shapes before each split, latest last."""
 
 Levels: TypeAlias = tuple[tuple[int, ...], ...]
 """Chunk shapes from the outside in: of the shards, if there are any, then of the chunks in them."""
@@ -237,7 +237,7 @@ def compute_max_bytes(array: Any) -> int:
 
 
 def replace_zeros(chunks: Iterable[int]) -> tuple[int, ...]:
-    """Replace chunk sizes of 0, which arrays may declare along an axis of size 0, by 1."""
+    """Replace chunk sizes of 0, which arrays may declare along an axis of size 0, with 1."""
     return tuple(max(1, size) for size in chunks)
 
 

@@ -122,7 +122,7 @@ class Walked(NamedTuple):
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model and collect its splits. The sizes that splits imply for their data are substituted."""
+    """Infer a model's values and collect its splits. Substitute sizes that splits imply for their data."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
@@ -173,7 +173,7 @@ def _keep_common_fixes(
 
 
 def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
-    """Return the fix for a broken rule, or None if the intended split is not clear."""
+    """Return the fix for a rule violation, or None if the intended split is not clear."""
     if rule is Rule.LENGTHS_MISSING and split_node.schema.count_attribute is not None:
         return Repair.NUM_OUTPUTS
     if rule is Rule.OPERATOR_VERSION and split_node.as_written is not None:

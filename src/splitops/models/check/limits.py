@@ -47,14 +47,14 @@ class Cure(StrEnum):
     """Fixes that replace the parts of a split, or the nodes that read them, and not the split itself."""
 
     CONSTANTS = "constants"
-    """Replace each part of a constant by a constant."""
+    """Replace each part of a constant with a constant."""
     EMPTY_TENSOR = "empty tensor"
-    """Replace each Transpose of an empty part by an empty tensor."""
+    """Replace each Transpose of an empty part with an empty tensor."""
 
 
 Fix: TypeAlias = Repair | Kind | Cure
 FIXES: Final[Mapping[str, Fix]] = {str(fix): fix for fix in (*Repair, *Kind, *Cure)}
-"""Fixes by their name in target files, the smallest change first."""
+"""Fixes, keyed by their name in target files, the smallest change first."""
 SIZE_FIELD: Final = re.compile(r"\{(count|size|axis|part)\}")
 """A field of :attr:`Limit.message_with_sizes`. ``str.format`` would let users' files access attributes."""
 DEPENDS: Final = " (depends on the input)"
@@ -93,7 +93,8 @@ class Limit:
         fix: instructions for a fix by hand.
         rewrites: the rewrites that the runtime executes correctly, tried in this order. A limit without
             rewrites and without a quirk cannot be fixed, see :mod:`splitops.models.fix`.
-        evidence: the case of splitops-compare that is the evidence; None if the runtime was not tested.
+        evidence: the splitops-compare case that is the evidence; None if the limit was not tested, or if the
+            tests of its quirk are the evidence.
         source: reference to documentation or source code.
         since: the first affected release; None if it is the oldest tested one.
         until: the last affected release; None if it is the newest tested one.
@@ -135,7 +136,7 @@ class Limit:
         return next((one.number for one in counts), None)
 
     def holds_in(self, release: str) -> bool:
-        """Return whether a release of the runtime is affected, as far as releases were tested.
+        """Return whether a release of the runtime is affected, judged by the tested releases.
 
         Examples:
             >>> from splitops.models.check import LIMITS

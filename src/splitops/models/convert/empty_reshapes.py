@@ -18,9 +18,9 @@ _SINCE: Final = 10
 
 
 def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
-    """Replace a Reshape with ``allowzero`` by an If with a branch that creates an empty tensor.
+    """Replace a Reshape that sets ``allowzero`` with an If, in which one branch creates an empty tensor.
 
-    Like the Reshape, the branch fails if the data are not empty, or if the shape has both a -1 and a 0.
+    Like the Reshape, this branch fails if the data are not empty, or if the shape has both a -1 and a 0.
 
     Raises:
         NoAdapterError: the opset or the element type does not allow this, or the type of the data or the rank

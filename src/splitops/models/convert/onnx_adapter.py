@@ -137,7 +137,7 @@ class ReplacementModel:
         return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
-        """Replace ``node`` by the nodes of the model, and return them."""
+        """Replace ``node`` with the nodes of the model, and return them."""
         keys = _name_values(node)
         sources = {value for value in node.inputs if value is not None}
         values: dict[str, ir.Value | None] = {name: value for value, name in keys.items() if value in sources}

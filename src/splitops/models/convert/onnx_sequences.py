@@ -16,7 +16,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
-    """Replace a SplitToSequence and the consumers of its sequence by a Split, and return the Split.
+    """Replace a SplitToSequence and the consumers of its sequence with a Split, and return the Split.
 
     The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. If others
     read it or the number of parts is unknown, raise RuleError with ``rule`` and leave the graph unchanged.

@@ -67,7 +67,7 @@ def convert_opset(
         changes = _convert_graphs(edited, imported, opset, style, where, must_differ)
         if any(change.status is Status.REJECTED for change in changes):
             return Conversion(name, changes, None)
-        # A later conversion would replace lengths by numbers of parts, so conflicts between those count, too.
+        # A later conversion would replace lengths with numbers of parts, so their conflicts count, too.
         counted = style is SplitStyle.COUNT and bool(must_differ)
         merged = find_conflicting_splits(edited, equal_as_count=counted) - must_differ
         if not merged:
@@ -256,7 +256,7 @@ class ModelConversion:
             self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Replace each SplitToSequence by nodes without sequences, or reject it, usually with ``rule``."""
+        """Replace each SplitToSequence with nodes without sequences, or reject it, usually with ``rule``."""
         splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
@@ -307,7 +307,7 @@ class ModelConversion:
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
     def _replace_constants(self, owner: AnyGraph) -> None:
-        """Replace Constants of types that Constant-1 lacks by initializers. In functions, reject them."""
+        """Replace Constants whose types Constant-1 lacks with initializers. In functions, reject them."""
         for node in [
             node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
         ]:

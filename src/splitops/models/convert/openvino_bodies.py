@@ -1,7 +1,7 @@
 """Conversion of the layers with bodies, If, Loop and TensorIterator, to ONNX nodes with subgraphs.
 
 A Parameter with the same value in every iteration does not become an input of the subgraph, which uses the
-outer value instead. If an input is sliced, the body itself takes its part, by the iteration number.
+outer value instead. If an input is sliced, the body itself slices it by the iteration number.
 """
 
 from __future__ import annotations

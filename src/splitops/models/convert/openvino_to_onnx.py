@@ -158,7 +158,7 @@ class _ModelWriter:
         self.for_evaluator = False
         """Whether the model is for the evaluator only."""
         self.splits: dict[str, ir.Node] = {}
-        """Source node of each split, by the names of its parts in the ONNX model."""
+        """Source node of each split, keyed by the names of its parts in the ONNX model."""
 
     @property
     def is_complete(self) -> bool:
@@ -193,7 +193,7 @@ class _ModelWriter:
             self._replace_empty_initializers(where)
 
     def _replace_empty_initializers(self, where: Where) -> None:
-        """Replace empty initializers other than shapes and axes by nodes: OpenVINO reads them as scalars."""
+        """Replace empty initializers, except shapes and axes, with nodes. OpenVINO reads them as scalars."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
                 tensor = value.const_value
@@ -238,12 +238,12 @@ class _GraphWriter:
 
         Args:
             source: the graph of layers.
-            given: the value of each Parameter of a body, by layer id.
-            inputs: the name of the new input for each other Parameter, by layer id.
-            outputs: the name of the new output for each Result, by layer id. Empty for a body.
+            given: the value of each Parameter of a body, keyed by layer id.
+            inputs: the name of the new input for each other Parameter, keyed by layer id.
+            outputs: the name of the new output for each Result, keyed by layer id. Empty for a body.
 
         Returns:
-            The value of each Result, by layer id.
+            The value of each Result, keyed by layer id.
         """
         self.source = source
         nodes = self.writer.source_graphs[id(source)]
@@ -511,7 +511,7 @@ class _GraphWriter:
         return self.writer.open_graph(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
-        """Return a builder of nodes that replace a layer with bodies."""
+        """Return a builder of the nodes that replace ``node``, a layer that has bodies."""
         return LayerOpBuilder(ONNX_OPSET, self.names, self.graph, node)
 
     def place(self, builder: LayerOpBuilder, values: Values, where: Where) -> Values:

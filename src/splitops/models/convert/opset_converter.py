@@ -93,7 +93,7 @@ class OpsetConverter:
             node.attributes["value"] = folded
             return ["Constant"]
         if node.op_type == "Constant" and "value" in node.attributes and new < CONSTANTS_OF_EVERY_TYPE:
-            return None  # ModelConversion replaces it by an initializer
+            return None  # ModelConversion replaces it with an initializer
         canonical = CanonicalNode.from_node(node)
         if canonical.is_open:
             raise NoAdapterError("it has a body or an attribute that the caller of its function sets")
@@ -113,7 +113,7 @@ class OpsetConverter:
     def _convert_by_body(
         self, node: ir.Node, canonical: CanonicalNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
-        """Replace a node by the body in its schema, and convert the body. Raise ``error`` if it has none."""
+        """Replace a node with the body in its schema, and convert it. Raise ``error`` if there is no body."""
         body = self._adapter.find_body(canonical, old) if bodies else None
         if body is None:
             raise error
@@ -239,7 +239,7 @@ def _fold_constant(node: ir.Node) -> ir.Attr | None:
 
 
 def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str]:
-    """Replace a Shape with ``start`` and ``end``, which opset 15 added, by a plain Shape and a Slice."""
+    """Replace a Shape that sets ``start`` or ``end``, new in opset 15, with a plain Shape and a Slice."""
     bounds = {name: node.attributes[name].as_int() for name in ("start", "end") if name in node.attributes}
     begin, end = bounds.get("start", 0), bounds.get("end", INT64_MAX)
     builder = OnnxOpBuilder(opset, names, make_stem(node))
@@ -249,7 +249,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
-    """Replace a Softmax along one axis by one along the last axis. Return None if the rank is unknown."""
+    """Replace a Softmax along one axis with one along the last axis. Return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else find_shape(data)
     if shape is None:

@@ -46,7 +46,7 @@ class EmptyTensorError(EngineError):
 
     @classmethod
     def from_layers(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Make the error for the first of ``found``, which has descriptions of layers by name."""
+        """Make the error for the first of ``found``, which maps layer names to descriptions."""
         name, text = next(iter(found.items()))
         return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
@@ -137,7 +137,7 @@ def add_sizes(library: Any, model: Any, where: Where) -> int:
 def _find_empty_tensors(
     model: Any, is_met: Callable[[Any], bool], suspects: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Describe, by name, the layers that produce or read a tensor whose shape ``is_met`` accepts.
+    """Describe the layers that produce or read a tensor whose shape ``is_met`` accepts, keyed by name.
 
     If ``suspects`` is not None, only the outputs and bodies of these layers are examined.
     """

@@ -49,12 +49,12 @@ class Program:
         content: a serialised ONNX model, the XML of OpenVINO IR, or the path of either.
         outputs: names of the requested outputs, in order; for OpenVINO IR, only their number matters.
         where: the model, for errors.
-        weights: ONNX initializers by name that ``content`` declares as external data. onnxruntime shares
-            their memory; OpenVINO gets a copy inside the model.
+        weights: the ONNX initializers that ``content`` declares as external data, keyed by name. onnxruntime
+            shares their memory; OpenVINO gets a copy inside the model.
         binary: the constants of OpenVINO IR.
         folder: the folder of the external data of ``content``.
-        sizes: for OpenVINO IR, the axis and size of each part of the splits, by layer name. The engine must
-            infer the same: a file can declare shapes that its layers do not have.
+        sizes: for OpenVINO IR, the axis and size of each part of the splits, keyed by layer name. The engine
+            must infer the same: a file can declare shapes that its layers do not have.
         as_it_is: whether the engine runs even models that it gets wrong (empty tensors in OpenVINO), so that
             its results can be verified.
         guarded: whether to check, after each run on OpenVINO, the sizes of tensors that may be empty.

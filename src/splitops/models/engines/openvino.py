@@ -157,7 +157,7 @@ def _make_conversion(name: str, version: int, attributes: Sequence[str], where: 
 
 
 def replace_empty_constants(model: ModelProto) -> None:
-    """Replace the empty constants of a model by ConstantOfShape nodes.
+    """Replace the empty constants of a model with ConstantOfShape nodes.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.
@@ -284,7 +284,7 @@ class OpenVINOProgram:
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         """See :meth:`Compiled.run`. The outputs are copies."""
-        # Match by name if inputs have names, else by order: OpenVINO drops unused inputs of ONNX models.
+        # Match by name if inputs have names, otherwise by order: OpenVINO drops unused inputs of ONNX models.
         places = dict(enumerate(feeds.values()))
         if self._positions:
             places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}

@@ -53,7 +53,7 @@ class _Process:
 
 
 _PROCESSES: Final[dict[int, _Process]] = {}
-"""Processes by the id of their parent: a forked child gets its own."""
+"""Processes, keyed by the id of the parent process: a forked child gets its own."""
 
 
 def _get_process() -> _Process:

@@ -65,10 +65,10 @@ def fix(
 ) -> ModelInMemory:
     """Rewrite the splits of a model so that they break no rule and its runtimes execute them correctly.
 
-    A broken rule is repaired if the intended split is clear, for example by adding ``num_outputs``. A split
-    to which a limit of a runtime applies (see :func:`splitops.check`) is rewritten in the first way that the
-    runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice for
-    each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
+    A rule violation is repaired if the intended split is clear, for example by adding ``num_outputs``. A
+    split to which a limit of a runtime applies (see :func:`splitops.check`) is rewritten in the first way
+    that the runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice
+    for each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
     avoids such a limit, the split is unchanged and the report lists it as ``possible``. All other splits are
     unchanged. If a part has a wrong declared type or shape, all wrong declarations except those of model
     inputs are corrected.
@@ -81,7 +81,7 @@ def fix(
             :class:`OpenVINOModel`. It is not changed.
         runtimes: one or several targets of the model, as in :func:`splitops.check`: a runtime, a release, a
             ``.toml`` file or a :class:`~splitops.models.check.Target`. None is the installed runtime:
-            onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only broken rules.
+            onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only rule violations.
         unbind: meaning of a SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as specified; ``"as-pytorch"`` drops it, as
             PyTorch and onnxruntime do. None makes such a split unfixable for a runtime that drops the axis.

@@ -28,7 +28,7 @@ _CLEARED: Final = "splitops.cleared"
 
 
 def clear_sizes_after(model: ir.Model, node: ir.Node) -> None:
-    """Make the declared sizes of all values that depend on a split unknown."""
+    """Mark as unknown the declared sizes of all values that depend on a split, including its outputs."""
     functions = index_functions(model)
     dependents: set[ir.Value] = set(node.outputs)
     count = 0

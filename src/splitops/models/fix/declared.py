@@ -28,7 +28,7 @@ class Declarations:
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
         self._parts: dict[tuple[str | None, str | None], SplitNode] = {}
-        """All splits seen, by the path of the graph and the name of each of their outputs."""
+        """All splits seen, keyed by graph path and output name."""
 
     def repair(self, walked: Walked) -> None:
         """Correct all wrong declarations of a model, except those of inputs, if a part is declared wrongly.

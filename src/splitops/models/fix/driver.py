@@ -123,7 +123,7 @@ class _FixDriver:
         self.order: list[_Record] = []
         self._records: dict[ir.Node, _Record] = {}
         self._of_data: dict[ir.Value | None, _Record] = {}
-        """The records of rewritten split nodes, by their data input. The new nodes read the same input."""
+        """The records of rewritten split nodes, keyed by data input. The new nodes read the same input."""
         self._of_tree: set[ir.Node] = set()
         """New splits, several of which together replace one split."""
         self._cured: set[tuple[_Record, Quirk]] = set()

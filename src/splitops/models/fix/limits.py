@@ -31,7 +31,7 @@ class Issue(NamedTuple):
 
     @property
     def rewrite_order(self) -> int:
-        """Rank of the first rewrite: a larger rewrite has a larger rank, and may avoid more limits."""
+        """Rank of the first rewrite, or -1. Larger rewrites have larger ranks, and may avoid more limits."""
         return _STRENGTH[self.rewrites[0]] if self.rewrites else -1
 
     @property

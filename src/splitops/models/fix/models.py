@@ -68,7 +68,7 @@ def fix_model(
 
 
 def _add_repairs(splits: Sequence[SplitReport], repairs: Sequence[Repair]) -> tuple[SplitReport, ...]:
-    """Add corrected declarations to the reports of their splits."""
+    """Add each corrected output declaration to the report of its split, or to a new report."""
     reports = list(splits)
     for split_node, after, reason in repairs:
         at = next((at for at, one in enumerate(reports) if one.where == split_node.where), None)
@@ -124,7 +124,7 @@ def fix_nodes(
 ) -> tuple[ir.Model, tuple[SplitReport, ...], ModelSnapshot]:
     """Fix a copy of a model.
 
-    With ``repair``, repair broken rules, too. ``on_look`` is called with the inferred model before each pass.
+    With ``repair``, also repair rule violations. Call ``on_look`` with the inferred model before each pass.
 
     Returns:
         The fixed copy, the reports of the splits, and the last snapshot.
@@ -144,7 +144,7 @@ def take_snapshot(
     opening: Opening | None = None,
     on_look: Callable[[Walked], None] | None = None,
 ) -> ModelSnapshot:
-    """Infer a model, annotate its values with types and shapes, and return the snapshot for one pass."""
+    """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass."""
     limit = find_max_outputs(targets)
     calls: dict[ir.Node, list[SplitNode]] = {}
 

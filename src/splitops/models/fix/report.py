@@ -27,7 +27,7 @@ class FixStatus(StrEnum):
     REWRITTEN = "rewritten"
     """The split was rewritten so that the runtimes execute it correctly."""
     UNFIXABLE = "unfixable"
-    """No rewrite that the runtimes execute correctly is known. Broken rules may still be repaired."""
+    """No known rewrite runs correctly on the runtimes. Rule violations may still be repaired."""
 
 
 class Unbind(StrEnum):
@@ -64,7 +64,7 @@ class SplitReport:
         status: result of the fix.
         before: its description in the source, for example ``"Split-18(axis=0, num_outputs=4)"``.
         after: its description in the fixed model.
-        reasons: the limits that applied and the rules that it broke. For an unfixable split, those left.
+        reasons: the limits that applied and the rules that it broke; if unfixable, only the remaining ones.
         cost: additional cost at run time, or empty.
         possible: reasons that are left for some inputs only, such as limits that no rewrite avoids.
     """
@@ -111,7 +111,7 @@ class FixReport(ModelReport):
 
     Attributes:
         runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
-            broken rules were repaired.
+            rule violations were repaired.
         model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
         splits: every split of the source model in order, then other changed nodes. A split in a function

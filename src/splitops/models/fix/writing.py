@@ -192,7 +192,7 @@ class FixWriter:
         return RewriteResult(f"{self._describe(node)}, as PyTorch means it")
 
     def _write_open(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Replace constant lengths by lengths that follow the size of the axis, as ``--open`` chooses."""
+        """Replace constant lengths with lengths that follow the size of the axis, as ``--open`` chooses."""
         op_schema, lengths, count = split_node.schema, find_baked_lengths(split_node), len(node.outputs)
         if self.opening is None or (lengths is None and op_schema.domain):
             raise NotApplicableError("choose with --open how the lengths follow the size of the axis")
@@ -232,7 +232,10 @@ class FixWriter:
         return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
     def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the first :class:`Way` of a kind to write a split with its lengths, or None."""
+        """Return the first :class:`Way` of the given kind that writes the split differently, or None.
+
+        A single node must set explicit lengths.
+        """
         for way in iter_ways(
             split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
         ):
@@ -428,7 +431,7 @@ class FixWriter:
     # Replacements of parts and of the nodes that read them
 
     def _write_constants(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Replace each part of a constant by a constant."""
+        """Replace each part of a constant with a constant."""
         fold_constants(node, self.editor, _ANY_SIZE)
         if any(map(has_consumers, node.outputs)):
             raise NotApplicableError(_UNKNOWN_SIZES)
@@ -436,7 +439,7 @@ class FixWriter:
         return RewriteResult(self.editor.changes[-1].after)
 
     def _write_empty_tensor(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Replace the Transposes of empty parts by empty tensors."""
+        """Replace the Transposes of empty parts with empty tensors."""
         parts = zip(node.outputs, (split_node.inference and split_node.inference.parts) or (), strict=False)
         empty = [part for part, shape in parts if shape is not None and 0 in shape]
         readers = [(part, use.node) for part in empty for use in list(part.uses())]
@@ -456,7 +459,7 @@ def _find_axis_size(split_node: SplitNode) -> Dim | None:
 
 
 def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
-    """Replace the Transpose of an empty part by an empty tensor of the output shape."""
+    """Replace the Transpose of an empty part with an empty tensor of the output shape."""
     kind, shape = find_type(part), find_shape(part)
     if kind is None or shape is None:
         raise NotApplicableError("the element type of the empty part is not known")
@@ -474,7 +477,7 @@ def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder
 
 
 def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBuilder) -> None:
-    """Replace the Transpose of an empty part by an empty tensor of the output shape."""
+    """Replace the Transpose of an empty part with an empty tensor of the output shape."""
     order, kind, shape = transpose.inputs[1], find_type(part), find_shape(part)
     if kind is None or not kind.bits or shape is None:
         raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")

@@ -97,7 +97,7 @@ def save(
         model: an ``onnx.ModelProto``, ``onnx_ir.Model`` or :class:`OpenVINOModel`, or a report with such a
             ``model``: the result of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
             :func:`splitops.fix_with_report` or :func:`splitops.simplify_with_report`.
-        path: a ``.onnx`` file for the first two types, else an ``.xml`` file. The ``.bin`` of OpenVINO IR is
+        path: an ``.onnx`` file for the first two types, or an ``.xml`` file for OpenVINO IR. Its ``.bin`` is
             written to the same folder. If an ONNX model exceeds 2 GB, its large initializers are written
             there, too, to a file with ``.data`` appended to the name.
         keep_data: whether external data of an ONNX model stays in its files, which have to be in the folder

@@ -28,7 +28,7 @@ _ALIASES: Final = {"ai.onnx": ""}
 
 
 def canonicalise(domain: str) -> str:
-    """Replace a domain by its canonical name: ``"ai.onnx"`` becomes ``""``."""
+    """Replace a domain with its canonical name: ``"ai.onnx"`` becomes ``""``."""
     return _ALIASES.get(domain, domain)
 
 
@@ -68,7 +68,7 @@ def make_function_key(item: ir.Node | ir.Function | NodeProto | FunctionProto) -
 
 
 def index_functions(model: ir.Model) -> dict[FunctionKey, ir.Function]:
-    """Return the model-local functions of a model by key."""
+    """Return the model-local functions of a model, keyed by :data:`FunctionKey`."""
     return {make_function_key(function): function for function in model.functions.values()}
 
 

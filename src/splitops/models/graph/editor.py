@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def get_roles(domain: str) -> dict[str, Role]:
-    """Return the :class:`Role` of each operator of a domain that has one, by operator name."""
+    """Return the :class:`Role` of each operator of a domain that has one, keyed by operator name."""
     splits = (schema(name, domain=domain) for name in FAMILY[domain])
     found = {name: operator.role for name, operator in (BY_LAYER if domain else BY_NODE).items()}
     return {name: role for name, role in found.items() if role is not None} | {
@@ -205,7 +205,7 @@ class Editor(ABC):
         """
 
     def use_split_constant(self, part: ir.Value, old: ir.Value, before: ir.Node) -> None:
-        """Replace the output ``old`` of the split ``before`` by a part from :meth:`split_constant`."""
+        """Replace the output ``old`` of the split ``before`` with a part from :meth:`split_constant`."""
         whole = before.inputs[0]
         assert whole is not None
         self.transfer_values({old: part})
@@ -297,10 +297,10 @@ class Editor(ABC):
 
     @abstractmethod
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
+        """Return the :class:`Spelling` and attributes of a node, or None if any of these is unknown."""
 
     def read_operands(self, node: ir.Node) -> dict[str, npt.NDArray[Any]] | None:
-        """Return the elements of all operands except the data, by name, or None if one is unknown."""
+        """Return the elements of all operands except the data, keyed by name, or None if one is unknown."""
         found = self.find_spelling(node)
         if found is None:
             return None
@@ -491,7 +491,7 @@ class Editor(ABC):
         return list(node.outputs)
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
-        """Replace all uses of a value by an equal one."""
+        """Replace all uses of a value with an equal one."""
         producer = old.producer()
         assert producer is not None
         for use in old.uses():
@@ -501,7 +501,7 @@ class Editor(ABC):
         self.enqueue(new.producer())
 
     def take_name(self, value: ir.Value) -> str | None:
-        """Rename a value that will become unused, and return its previous name."""
+        """Rename a value that will become unused, and return its previous name, or None if it had none."""
         name = value.name
         if name:
             value.name = self.names.make_name(f"{name}_unused")
@@ -517,7 +517,7 @@ class Editor(ABC):
                 pending += [use.node for use in reversed(tuple(node.outputs[0].uses()))]
 
     def substitute(self, node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-        """Replace the outputs of a node by ``values``, and remove the node. An unused output may be None."""
+        """Replace the outputs of a node with ``values``, and remove the node. Unused outputs may be None."""
         self.substitute_all({node: values})
 
     def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:

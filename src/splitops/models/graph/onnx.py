@@ -180,7 +180,7 @@ def make_fact(value: ir.Value, *, read: bool) -> Fact:
 
 
 def transfer_values(values: Mapping[ir.Value, ir.Value]) -> None:
-    """Replace values by new ones, which take over their uses, names, types, annotations and metadata."""
+    """Replace values with new ones, which take over their uses, names, types, annotations and metadata."""
     replace_all_uses(values)
     for old, new in values.items():
         merge_value_info(new, old)
@@ -206,7 +206,7 @@ def merge_value_info(new: ir.Value, old: ir.Value) -> None:
 
 
 def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
-    """Replace all uses of each key of ``replaced`` by the mapped value, including graph outputs."""
+    """Replace all uses of each key of ``replaced`` with the mapped value, including graph outputs."""
     consumers: dict[ir.Node, dict[int, ir.Value]] = {}
     for old, new in replaced.items():
         while old.is_graph_output():
@@ -271,7 +271,7 @@ def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:
 
 
 def replace_constant_node(node: ir.Node, tensor: ir.TensorProtocol, graph: ir.Graph) -> None:
-    """Replace a Constant node by an initializer of ``graph``."""
+    """Replace a Constant node with an initializer of ``graph``."""
     old = node.outputs[0]
     name, old.name = old.name, None
     made = add_initializer(graph, tensor, name or "")

@@ -103,7 +103,7 @@ class OnnxEditor(Editor):
         return None if found is None else found.value
 
     def find_spelling(self, node: ir.Node) -> tuple[Spelling, Mapping[str, Any]] | None:
-        """Return the :class:`Spelling` and the attributes of a node, or None if one of them is unknown."""
+        """Return the :class:`Spelling` and attributes of a node, or None if any of these is unknown."""
         found = find_node_spelling(node.op_type, self.get_opset(node)) if node.domain in _ONNX else None
         if found is None or any(attribute.is_ref() for attribute in node.attributes.values()):
             return None
@@ -237,7 +237,7 @@ class OnnxEditor(Editor):
         return self.add_constant(tensor, before, shared=False, name=self.take_name(old))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
-        """Replace all uses of a value by an equal one. A graph output keeps its name."""
+        """Replace all uses of a value with an equal one. A graph output keeps its name."""
         if not old.is_graph_output():
             super().replace(old, new)
             return

@@ -1,4 +1,4 @@
-"""Replace uses of a sequence in an ONNX graph by uses of its elements."""
+"""Replace uses of a sequence in an ONNX graph with uses of its elements."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace a SplitToSequence by a Slice for each SequenceAt. Return the number of consumers it had.
+    """Replace a SplitToSequence with a Slice for each SequenceAt. Return the number of consumers it had.
 
     SequenceLength becomes the number of parts. With a chunk size, a position outside of the sequence returns
     an empty part instead of an error.
@@ -159,7 +159,7 @@ class _Parts:
         )
 
     def _clamp(self, bound: ir.Value) -> ir.Value:
-        """Replace a negative bound by 0, because a Slice would count it from the end."""
+        """Replace a negative bound with 0, because a Slice would count it from the end."""
         zero = self.builder.add_ints([0])
         return self.builder.add("Where", [self.builder.add("Less", [bound, zero]), zero, bound])
 

@@ -89,7 +89,7 @@ class OpBuilder(ABC):
 
     @abstractmethod
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Replace the outputs of a node by ``outputs``, and remove the node. An unused output may be None."""
+        """Replace the outputs of a node with ``outputs``, and remove the node. Unused outputs may be None."""
 
     def add(
         self,
@@ -266,7 +266,7 @@ class OnnxOpBuilder(OpBuilder):
         self.nodes.append(node)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Replace a node by the new nodes, and its outputs by ``outputs``. An unused output may be None.
+        """Replace a node with the new nodes, and its outputs with ``outputs``. An unused output may be None.
 
         The new values take over names, types and metadata; see :func:`transfer_values`.
         """
@@ -311,7 +311,7 @@ class OnnxOpBuilder(OpBuilder):
         return self.add("Gather", [shape, axis], {"axis": 0}, hint="size")
 
     def slice_axis(self, data: ir.Value, axis: int, begin: int | ir.Value, end: int | ir.Value) -> ir.Value:
-        """Add a Slice of one axis. Bounds are integers or, from opset 10 on, values of shape [1]."""
+        """Add a Slice of one axis. Bounds are integers or, since opset 10, values of shape [1]."""
         if self.opset < 10:
             return self.add("Slice", [data], {"axes": [axis], "starts": [begin], "ends": [end]}, hint="part")
         bounds = [self.add_ints([bound]) if isinstance(bound, int) else bound for bound in (begin, end)]

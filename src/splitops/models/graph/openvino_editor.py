@@ -162,7 +162,7 @@ class OpenVINOEditor(Editor):
         return self.add_constant(array, element_type, name or "", before, get_port(old).names)
 
     def transfer_values(self, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Replace values by new ones. The layers of the new values take over the ports of the old ones."""
+        """Replace values with new ones. The layers of the new values take over the ports of the old ones."""
         super().transfer_values(values)
         replaced: dict[ir.Node | None, dict[int, Port]] = {}
         for old, new in values.items():

@@ -1,4 +1,4 @@
-"""Replace split nodes by an equivalent form, given as a :class:`Way`, in both formats."""
+"""Replace split nodes with an equivalent form, given as a :class:`Way`, in both formats."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class _OnnxWriter:
         self.builder = builder
 
     def rewrite_in_place(self) -> list[ir.Value | None]:
-        """Change the node itself, which keeps its name, outputs and metadata."""
+        """Change the node itself, which keeps its name, outputs and metadata, and return its outputs."""
         node, way = self.node, self.way
         schema = way.schema
         assert schema is not None

@@ -86,7 +86,7 @@ class InferenceResult:
         return replace(self, values=values)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
-        """Return the abstract values by the path of the graph and the name of the value."""
+        """Return the abstract values, keyed by graph path (None for the main graph) and value name."""
         return {(self.paths[value], value.name or ""): known for value, known in self.values.items()}
 
     def annotate(self) -> None:
@@ -117,7 +117,7 @@ class _Frame:
         return None
 
     def get_output(self, value: ir.Value) -> AbstractValue:
-        """Return the abstract value of a graph output by name: onnx-ir may not link it to an outer value."""
+        """Find a graph output's abstract value by name, since onnx-ir may not link it to an outer value."""
         found = next((seen for seen in self.values if seen.name == value.name), None)
         if found is not None:
             return self.values[found]
@@ -181,7 +181,7 @@ class ShapeInterpreter:
     # Graphs
 
     def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
-        """Infer a graph whose inputs are already set, and return its outputs."""
+        """Infer the values of a graph whose inputs are already set, and return its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None

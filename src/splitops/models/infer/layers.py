@@ -70,7 +70,7 @@ def _is_accepted(error: SplitError) -> bool:
 
 
 def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -> list[AbstractTensor] | None:
-    """Infer a split as OpenVINO does, or return None if its inference fails.
+    """Infer the parts of a split as OpenVINO does, or return None if OpenVINO's inference fails.
 
     OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it divides both
     ends of an interval and rounds down. On an axis of unknown size, a part with length -1 has an unknown

@@ -57,7 +57,7 @@ def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
 
 
 def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:
-    """Replace sizes that change from one iteration to the next by unknown sizes."""
+    """Replace sizes that change from one iteration to the next with unknown sizes."""
     if (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)

@@ -219,7 +219,7 @@ _TENSORS: Final = {
     for name, number in TensorProto.DataType.items()
     if number != TensorProto.UNDEFINED
 }
-"""Element types by their names in operator schemas, such as ``tensor(float)``."""
+"""Element types, keyed by their names in operator schemas, such as ``tensor(float)``."""
 
 
 def _call_onnx(

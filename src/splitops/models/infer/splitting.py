@@ -20,7 +20,7 @@ OnSplit = Callable[[SplitNode], None]
 
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
-    """Infer the outputs of a split node."""
+    """Return the abstract value of each output of a split node. Each is None if the node is unreadable."""
     tensors = [value if isinstance(value, AbstractTensor) else NOTHING for value in inputs]
     schema, inference, count = split_node.schema, split_node.inference, len(split_node.outputs)
     if split_node.unread is not None:

@@ -43,11 +43,11 @@ OPERATORS: Final[tuple[Operator, ...]] = (
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
 }
-"""Operators by their names in ONNX."""
+"""Operators, keyed by their names in ONNX."""
 BY_LAYER: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.openvino
 }
-"""Operators by their names in OpenVINO."""
+"""Operators, keyed by their names in OpenVINO."""
 
 
 @lru_cache(maxsize=1024)  # bounded, because names come from files

@@ -235,7 +235,7 @@ RANGE: Final = Operator(
 
 
 def _infer_resize(operands: Operands) -> AbstractTensor:
-    """Infer a Resize by sizes or by scale factors. Scaled sizes are rounded down."""
+    """Infer the output of a Resize, given sizes or scale factors. Scaled sizes are rounded down."""
     shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
         raise Unknown("the output size is adjusted")

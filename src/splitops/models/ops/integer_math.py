@@ -146,4 +146,4 @@ ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
     "Max": partial(_choose, max),
     "Mod": _compute_remainder,
 }
-"""Operations on entries, by ONNX operator."""
+"""Operations on entries, keyed by ONNX operator."""

@@ -86,7 +86,7 @@ def _fold_top_k(operands: Operands, data: Any, *_: Any) -> Any:
 
 
 def _infer_compress(operands: Operands) -> AbstractTensor:
-    """Infer a Compress, which keeps the positions at which a condition is true."""
+    """Infer the output of a Compress, which keeps the positions at which a condition is true."""
     data, condition, axis = operands.get_tensor(), operands.get_tensor("condition"), operands.get("axis")
     if axis is not None:
         axis = normalise_axis(axis, len(operands.get_shape()))

@@ -32,7 +32,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
-    """Infer a tensor with the elements of ``data`` in another shape."""
+    """Return the abstract tensor that has the elements of ``data`` in another shape."""
     exact = [size if isinstance(size, int) else -1 for size in shape]
     return infer_result(data, shape, lambda: get_elements(data).reshape(exact))
 

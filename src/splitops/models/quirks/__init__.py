@@ -25,7 +25,7 @@ RUNTIMES: Final = ("onnxruntime", "openvino")
 QUIRKS: Final[Mapping[str, Quirk]] = {
     quirk.name: quirk for quirk in (*openvino.QUIRKS, onnxruntime.CONFLICTING_SPLITS)
 }
-"""Every quirk by its name."""
+"""Every quirk, keyed by name."""
 
 
 def find(editor: Editor, runtime: str, *, equal_as_count: bool = False) -> list[Match]:

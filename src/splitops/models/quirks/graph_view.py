@@ -186,7 +186,10 @@ class GraphView:
     # Idle nodes
 
     def find_unchanged(self, node: ir.Node) -> ir.Value | None:
-        """Return the value that an idle node copies, else None. A chain of reshapes may be idle, too."""
+        """Return the value that a node copies unchanged, or None if the node may change it.
+
+        For the last of several reshapes that cancel out, this is the input of the first.
+        """
         name = self.name(node)
         if name not in MAY_BE_IDLE:
             return None
@@ -253,7 +256,7 @@ class GraphView:
     # Splits
 
     def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
-        """Return the split that produces a value and the index of the part, or None if there is none."""
+        """Return the split that produces a value, past idle nodes, and the index of the part, or None."""
         return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:

@@ -37,7 +37,7 @@ class Inputs(Generic[K]):
         self._valid: set[tuple[object, ...]] = set()
 
     def check(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
-        """Check input values and return them by key.
+        """Check input values and return them, keyed as the evaluator or engine expects.
 
         Element types are not converted. Arrays are returned as read-only views or copies, so that views that
         the model returns are read-only, too. Inputs with a default may be absent; absent optional inputs

@@ -176,7 +176,7 @@ def make_key(split_node: SplitNode | SplitReport) -> NodeKey:
 
 
 def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
-    """Describe the broken rule of a split or the first limit that applies to it, or return None."""
+    """Describe the rule that a split breaks or the first limit that applies to it, or return None."""
     if split_node.error is not None:
         return f"it breaks a rule: {split_node.error.message}"
     if len(split_node.outputs) > _MAX_OUTPUTS:

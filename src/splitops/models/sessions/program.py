@@ -1,4 +1,4 @@
-"""Run a model on an engine, and fall back to the reference for runs at which the engine fails."""
+"""Run a model on an engine, and fall back to the reference for runs on which the engine fails."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _read_item(node: ir.Node, value: ir.Value, editor: Editor) -> Item:
 
 
 def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) -> bool:
-    """Replace the parts of each split that a Concat reads completely by the data of the split.
+    """Replace the parts of each split that a Concat reads completely with the data of the split.
 
     Return whether the Concat was changed.
     """
@@ -173,7 +173,7 @@ def _is_complete(facts: SplitFacts, sizes: tuple[int, ...]) -> bool:
 
 
 def concat_split(node: ir.Node, editor: Editor) -> None:
-    """Replace the parts of a split by the inputs of the Concat before it, if they have the same boundaries.
+    """Replace the parts of a split with the inputs of the Concat before it, if they have the same boundaries.
 
     If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless
     that needs more nodes.
@@ -236,7 +236,7 @@ def _match_inputs(facts: SplitFacts, tensors: Sequence[AbstractTensor | None]) -
 
 
 def remove_single_concat(node: ir.Node, editor: Editor) -> None:
-    """Replace a Concat of a single value by that value."""
+    """Replace a Concat of a single value with that value."""
     data, output = node.inputs[0], node.outputs[0]
     rank = None if data is None else find_shape(data)
     if len(node.inputs) != 1 or data is None or rank is None or editor.has_fixed_name(output):

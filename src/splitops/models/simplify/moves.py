@@ -20,7 +20,7 @@ _LONGEST: Final = 16
 
 
 def merge_reshapes(node: ir.Node, editor: Editor) -> None:
-    """Replace a chain of Reshapes and Transposes without other uses by a shorter equivalent chain.
+    """Replace a chain of Reshapes and Transposes that has no other uses with a shorter equivalent chain.
 
     Squeeze, Unsqueeze and Flatten count as Reshapes. A Reshape to a computed shape is unchanged unless its
     sizes are inferred.

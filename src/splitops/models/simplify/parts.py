@@ -16,7 +16,7 @@ from splitops.spec.sizes.dims import Shape
 
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
-    """Remove a split one of whose parts is the whole axis. Its other, empty parts must be unused."""
+    """Remove a split if one of its parts is the whole axis and its other, empty parts are unused."""
     facts, data = editor.read_split_facts(node), node.inputs[0]
     if facts is None or data is None or not facts.removable or not facts.complete:
         return
@@ -73,7 +73,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
 
 
 def empty_parts(node: ir.Node, editor: Editor) -> None:
-    """Replace used empty parts of known shape by constants."""
+    """Replace used empty parts of known shape with constants."""
     facts = editor.read_split_facts(node)
     if facts is None or len(facts.parts) == 1:
         return
@@ -179,7 +179,7 @@ def _list_parts(node: ir.Node, editor: Editor) -> list[tuple[ir.Value, int]]:
 
 
 def shorten_lengths(node: ir.Node, editor: Editor) -> None:
-    """Replace lengths by an equivalent number of parts, if the opset supports it.
+    """Replace lengths with an equivalent number of parts, if the opset supports it.
 
     The lengths are kept if the optimiser of a runtime would otherwise rewrite the split wrongly.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""Changes that a caller can allow, by name. Without them, rewrites keep every bit."""
+"""Changes that a caller can allow, keyed by name. Without them, rewrites keep every bit."""
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Default maximum size of a constant that ``fold-constants`` creates, in bytes."""
@@ -197,7 +197,7 @@ _REWRITES: Final = (
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
-"""Every rewrite by name, in the order in which they are tried on a node."""
+"""Every rewrite, keyed by name, in the order in which they are tried on a node."""
 
 
 def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:

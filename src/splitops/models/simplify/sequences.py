@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def sequence_reads(node: ir.Node, editor: Editor) -> None:
-    """Replace the sequence of a SplitToSequence by its data, or by a Split of the data.
+    """Replace the sequence of a SplitToSequence with its data, or with a Split of the data.
 
     SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it
     undoes the split, otherwise a Concat. SequenceAt becomes a Gather if the parts have size 1, otherwise a

@@ -23,7 +23,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
-    """Replace a Slice by its data if it selects all axes whole, for all values of unknown sizes."""
+    """Replace a Slice with its data if it selects all axes whole, for all values of unknown sizes."""
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else find_shape(data)
     bounds = None if shape is None else editor.read_slices(node, len(shape))
@@ -112,12 +112,12 @@ ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
 
 
 def slices(node: ir.Node, editor: Editor) -> None:
-    """Replace Slices of one tensor that together cover an axis of known size by a Split."""
+    """Replace Slices of one tensor that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, _read_contiguous_slice)
 
 
 def strided_slices(node: ir.Node, editor: Editor) -> None:
-    """Replace n Slices with step n, one from each of the first n positions, by Reshape, Split and Squeezes.
+    """Replace n Slices with step n, one from each of the first n positions, with Reshape, Split and Squeezes.
 
     ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
     the Reshape adds. There are more nodes than before, but they are about twice as fast: a Slice in steps
@@ -127,12 +127,12 @@ def strided_slices(node: ir.Node, editor: Editor) -> None:
 
 
 def gathers(node: ir.Node, editor: Editor) -> None:
-    """Replace Gathers of adjacent positions that together cover an axis of known size by a Split."""
+    """Replace Gathers of adjacent positions that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, partial(_read_gather, rank=1))
 
 
 def scalar_gathers(node: ir.Node, editor: Editor) -> None:
-    """Replace scalar Gathers of all positions of an axis by a Split and a Squeeze for each position.
+    """Replace scalar Gathers of all positions of an axis with a Split and a Squeeze for each position.
 
     This adds nodes: use it only for runtimes in which Split is faster than Gather.
     """
@@ -156,7 +156,7 @@ def _read_strided_slice(node: ir.Node, shape: Shape, editor: Editor) -> tuple[in
 def _replace_by_split(
     node: ir.Node, editor: Editor, taken: ReadPositions, *, strided: bool = False, squeezed: bool = False
 ) -> None:
-    """Replace nodes with the same data and role as ``node`` by a Split, if they exactly cover an axis.
+    """Replace nodes that share the data and role of ``node`` with a Split, if they exactly cover an axis.
 
     ``taken`` returns the positions that each of them selects.
     """

@@ -20,7 +20,7 @@ from splitops.models.simplify.registry import NUMERICS
 
 
 def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) -> None:
-    """Replace a split matrix product or convolution by products with parts of the constant weights.
+    """Replace a split matrix product or convolution with one for each part of its constant weights.
 
     A constant bias, Reshapes and Transposes may be between the product and the split. A runtime may add
     products of floats in another order if the matrix has another size. Floats are therefore rewritten only if

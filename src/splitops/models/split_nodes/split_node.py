@@ -157,8 +157,8 @@ class SplitNode:
     def as_written(self) -> OperatorSchema | None:
         """The newest version with all attributes of the node; None if ``schema`` has them or no version does.
 
-        Models whose opset was changed by hand keep the attributes of another version: ``num_outputs`` below
-        opset 18, ``split`` from 13 on.
+        Models whose opset was changed by hand keep the attributes of another version: ``num_outputs`` before
+        opset 18, ``split`` since opset 13.
 
         Examples:
             >>> from splitops.spec.operators import schema

@@ -272,7 +272,7 @@ def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, i
 def find_shortest(
     schemas: Sequence[OperatorSchema], sizes: Sequence[int], size: Dim
 ) -> tuple[OperatorSchema, Division]:
-    """Return a version and a division with these part sizes: a number of parts if possible, else lengths.
+    """Return a version and a division with these part sizes: a number of parts if possible, or else lengths.
 
     On an axis of unknown size, lengths are used, because they check the size. A number of parts by the ceil
     rule is not used if the last part would be empty, because some runtimes reject that.

@@ -245,7 +245,10 @@ class _Search:
             yield kept
 
     def _find_unchanged(self) -> Way | None:
-        """Return the way that keeps the node, or None if it is invalid or has another meaning there."""
+        """Return the way that keeps the node as it is, or None.
+
+        It is None if the target has another operator, rejects the node, or interprets it differently.
+        """
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
             return None
@@ -444,7 +447,10 @@ class _Search:
     # Slices
 
     def _iter_slices(self) -> Iterator[Way]:
-        """Yield Slices and, from opset 12 on, Gathers. From opset 10 on, their bounds may be computed."""
+        """Yield the way that writes Slices and, since opset 12, the way that writes Gathers.
+
+        Since opset 10, the graph may compute their bounds at run time.
+        """
         axis, bounds, opset = self._find_slice_axis(), self._compute_bounds(), self.target.opset or 0
         division, rule = self.binding.division, self.binding.schema.lengths_rule
         if axis is None:

@@ -124,7 +124,7 @@ _TYPES: Final = (
 )
 
 ELEMENT_TYPES: Final = MappingProxyType({row.name: row for row in _TYPES})
-"""Every element type by name."""
+"""Every element type, keyed by name."""
 
 _BY_ONNX = {row.onnx_number: row for row in _TYPES if row.onnx_number is not None}
 _BY_ONNX_TENSOR = {row.onnx_tensor: row for row in _TYPES if row.onnx_tensor is not None}

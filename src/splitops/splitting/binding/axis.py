@@ -1,4 +1,4 @@
-"""Binding step: read the axis of a split, and whether its parts keep it."""
+"""Binding step: determine the axis of a split, and whether its parts keep that axis."""
 
 from __future__ import annotations
 

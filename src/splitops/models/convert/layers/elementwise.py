@@ -1,4 +1,4 @@
-"""Converters of elementwise layers, which mostly become several nodes."""
+"""Converters of elementwise layers, many of which need several ONNX nodes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]
 def _replace_axes(
     builder: LayerOpBuilder, others: ir.Value, some: ir.Value, axes: Sequence[int], rank: int
 ) -> ir.Value:
-    """Replace the elements of ``others`` at ``axes`` by ``some``. Both values are 1-D."""
+    """Return ``others`` with its elements at ``axes`` replaced with those of ``some``. Both are 1-D."""
     places = [axis % rank for axis in axes]
     if places == list(range(rank)):
         return some

@@ -44,7 +44,7 @@ class _Window:
         return self.auto_pad.startswith("same")
 
     def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Replace automatic padding by numbers if all spatial ``sizes`` of the data are known.
+        """Replace automatic padding with numbers if all spatial ``sizes`` of the data are known.
 
         Runtimes reject dilations together with automatic padding.
         """

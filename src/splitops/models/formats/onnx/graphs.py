@@ -37,7 +37,7 @@ In the ``meta`` of a model with such values, it is True.
 _ELEMENT_TYPES: Final = frozenset(kind.value for kind in ir.DataType)
 _GRAPHS: Final = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _Types = dict[tuple[str | None, str], TypeProto]
-"""Types of values in protobuf, by the path of their graph and their name."""
+"""Types of values in protobuf, keyed by graph path (None for the main graph) and name."""
 
 
 def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool = False) -> ir.Model:
@@ -133,7 +133,7 @@ def compute_min_ir_version(model: ir.Model) -> int:
 
 
 def unmark_locations(model: ir.Model) -> None:
-    """Replace marked locations of external initializers by the folder and file name that onnx-ir uses."""
+    """Replace marked locations of external initializers with the folder and file name that onnx-ir uses."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value

@@ -175,9 +175,9 @@ def make_onnx_ir_error(what: str, error: Exception, where: Where) -> ModelError:
 
 
 def keep_external(model: ModelProto, kept: Mapping[str, tuple[TensorProto, TensorProto]]) -> None:
-    """Replace tensors that were read from other files by references to their data, unless they have changed.
+    """Replace unchanged tensors that were read from other files with references to their data.
 
-    ``kept`` has, by name, each tensor as it was read and its external form.
+    ``kept`` has each tensor as it was read and its external form, keyed by name.
     """
     for tensor in iter_tensors(model):
         before, outside = kept.get(tensor.name, (None, None))

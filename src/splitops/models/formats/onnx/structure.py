@@ -28,7 +28,10 @@ _INLINED_PER_NODE: Final = 4
 """Additional inlined nodes for each node of the model: the work stays linear in the size of its file."""
 
 _MAX_DEPTH: Final = 64
-"""Maximum nesting of graphs. Protobuf's parser allows 100 nested messages, and a graph needs three."""
+"""Maximum nesting of graphs.
+
+Files never reach it, because protobuf's parser allows 100 nested messages, and each graph needs three.
+"""
 _MAX_OPSET: Final = (1 << 31) - 1
 """The onnx package stores versions in 32 bits."""
 
@@ -77,7 +80,7 @@ def read_opset_imports(owner: ModelProto | FunctionProto, where: Where | None = 
 
 
 def index_functions(model: ModelProto, where: Where | None = None) -> dict[FunctionKey, FunctionProto]:
-    """Return the model-local functions of a model by key, after a check that each is defined once."""
+    """Return a model's functions, keyed by :data:`FunctionKey`. Raise ModelError if one is defined twice."""
     found: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
         if found.setdefault(make_function_key(function), function) is not function:

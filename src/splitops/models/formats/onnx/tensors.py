@@ -134,7 +134,10 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
 
 
 def read_tensor(tensor: TensorProto, where: Where, folder: DataFolder | None = None) -> npt.NDArray[Any]:
-    """Check a tensor and return it as a read-only array. ``folder`` is the root of unmarked locations."""
+    """Check a tensor and return it as a read-only array.
+
+    A location of external data that is not marked with a folder is relative to ``folder``.
+    """
     check_tensor(tensor, where)
     element_type = _get_element_type(tensor, where)
     if is_external(tensor):
@@ -149,7 +152,10 @@ def read_tensor(tensor: TensorProto, where: Where, folder: DataFolder | None = N
 
 
 def load_external(tensors: Iterable[TensorProto], where: Where, folder: DataFolder | None) -> None:
-    """Read external data into the tensors. ``folder`` is the root of unmarked locations."""
+    """Read external data into the tensors.
+
+    Locations that are not marked with a folder are relative to ``folder``.
+    """
     for tensor in tensors:
         if is_external(tensor):
             check_tensor(tensor, where)

@@ -23,7 +23,7 @@ from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 class Endpoint(NamedTuple):
-    """One end of an edge: a port of a layer, by their ids."""
+    """One end of an edge: the ids of a layer and of its port."""
 
     layer: int
     port: int
@@ -126,7 +126,7 @@ class Layer:
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
-        """Return an attribute, which must be in ``words``, or its value there if these are a mapping."""
+        """Return an attribute, which must be in ``words``. If they are a mapping, return the mapped value."""
         text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
@@ -221,7 +221,7 @@ class Graph:
 
     @cached_property
     def by_id(self) -> Mapping[int, Layer]:
-        """The layers by id."""
+        """The layers, keyed by id."""
         return {layer.id: layer for layer in self.layers}
 
     @cached_property

@@ -22,7 +22,7 @@ SOURCE: Final = "splitops.source"
 
 
 class PortValue(ir.Value):
-    """The value of an output port."""
+    """An onnx-ir value for the output of a layer at ``port``."""
 
     __slots__ = ("port",)
 
@@ -57,7 +57,7 @@ def get_port(value: ir.Value) -> Port:
 
 
 def set_layer(node: ir.Node, layer: Layer) -> None:
-    """Replace the layer of a node by one with the same number of outputs."""
+    """Replace the layer of a node with another one that has the same number of outputs."""
     assert type(node) is LayerNode
     node.layer = layer
     node.name = layer.name

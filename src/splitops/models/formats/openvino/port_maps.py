@@ -80,7 +80,7 @@ class PortMap:
         body: graph of the body.
         inputs: one entry for each Parameter that an input port feeds, in the order of the file.
         outputs: one entry for each output port of the layer, in order.
-        carried: id of the Result whose value a Parameter gets in the next iteration, by id of the Parameter.
+        carried: maps the id of a Parameter to that of the Result whose value it gets in the next iteration.
         counter: id of the Parameter that gets the number of the iteration, or None.
         condition: id of the Result that decides whether there is a next iteration, or None.
     """

@@ -47,7 +47,7 @@ _FINDERS: Final[Mapping[str, tuple[Callable[[GraphView, ir.Node], Iterator[Match
     "Slice": (grouped_slices.find,),
     **dict.fromkeys(transpose_reduction.REDUCTIONS, (transpose_reduction.find,)),
 }
-"""Functions that find the pattern of a pass, by the operator of the node at which they start."""
+"""Functions that find the pattern of a pass, keyed by the operator of the node at which they start."""
 
 
 def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:

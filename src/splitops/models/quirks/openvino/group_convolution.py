@@ -57,9 +57,9 @@ def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
 
 @dataclass(frozen=True, slots=True)
 class _Channels:
-    """The channels that a convolution reads. ``node`` is a split, one of whose parts it reads, or a Slice.
+    """The channels that a convolution reads. ``node`` is the split or the Slice that it reads them from.
 
-    ``whole`` is the split, or the data of the Slices. It is the same for all parts.
+    ``whole`` identifies the divided tensor: it is the split, or the data of the Slices.
     """
 
     convolution: ir.Node
@@ -109,7 +109,10 @@ def _read_kernel_shape(convolution: ir.Node) -> tuple[int, ...] | None:
 
 
 def _gather_channels(editor: Editor, match: Match) -> str | None:
-    """Replace the input of the first convolution by a Gather of its channels."""
+    """Replace the input of the first convolution with a Gather of its channels.
+
+    Return a description, or None if it is not possible.
+    """
     convolution, data = match.path[1], match.node.inputs[0]
     if data is None:
         return None

@@ -76,7 +76,7 @@ def _read_lengths(spans: Sequence[tuple[int, int]], size: int) -> list[int] | No
 
 
 def _set_end_to_start(editor: Editor, match: Match) -> str | None:
-    """Set the end of an empty Slice to its start."""
+    """Set the end of an empty Slice to its start. Return a description, or None if it is not possible."""
     node, data = match.node, match.node.inputs[0]
     shape = None if data is None else find_shape(data)
     bounds = None if shape is None else editor.read_slices(node, len(shape))

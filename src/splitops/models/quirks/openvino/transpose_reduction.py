@@ -99,7 +99,10 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
 
 
 def _keep_axes(editor: Editor, match: Match) -> str | None:
-    """Make a reduction keep its axes, and add Squeezes that remove them after it."""
+    """Make a reduction keep its axes, and add Squeezes after it that remove them.
+
+    Return a description of the new nodes, or None if the shape or the reduced axes are unknown.
+    """
     reduction, data = match.last, match.last.inputs[0]
     shape = None if data is None else find_shape(data)
     reduced = None if shape is None else _read_axes(reduction, len(shape))

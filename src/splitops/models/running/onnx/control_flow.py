@@ -179,7 +179,7 @@ class Loop(_WithBody):
 
 
 class Scan(_WithBody):
-    """Scan from version 9 on: any axis, either direction."""
+    """Scan since version 9, along any axis and in either direction."""
 
     num_scan_inputs: int
     scan_input_axes: list[int] | None
@@ -241,7 +241,7 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
     "Scan": Scan,
     "SequenceMap": SequenceMap,
 }
-"""The implementations by operator."""
+"""The implementations, keyed by operator."""
 
 
 class FunctionCallBase(OpRun):

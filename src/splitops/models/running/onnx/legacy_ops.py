@@ -83,7 +83,7 @@ SLICE_WITH_STEPS: Final = 10
 
 
 class Slice(OpRun):
-    """Slice from opset 10 on.
+    """Slice since opset 10.
 
     With a negative step, ONNX clamps a start before the first position to the first position and returns it.
     onnx's evaluator, which uses NumPy's slices, returns nothing.

@@ -173,4 +173,4 @@ _OPS: Final[Mapping[str, type[OpRun]]] = {
     "Gather": _Gather,
     "Reshape": _Reshape,
 }
-"""The implementations by layer type."""
+"""The implementations, keyed by layer type."""
