@@ -342,12 +342,12 @@ def test_engines_get_a_vocabulary_that_their_own_padding_leaves(tmp_path: Path) 
         (
             {f"{LAYER}.ffn_norm.weight": (10,)},
             "auto",
-            "'model.layers.0.mlp.ffn_norm.weight', .* 10 is padded to 12, but not here: shard it, too",
+            "'model.layers.0.mlp.ffn_norm.weight', .* 10 is padded to 12 for .*, but not here: shard it, too",
         ),
         (
             {},
             {"version": 1, "rule": [{"match": "*up_proj*", "axis": 0}, {"match": "*", "replicate": True}]},
-            "10 is padded to 12, but not here",
+            "10 is padded to 12 for .*, but not here",
         ),
     ],
 )
@@ -365,7 +365,7 @@ def test_another_size_of_the_same_number_stays(tmp_path: Path) -> None:
     tensors, known = llama(10, 30)
     tensors["visual.merger.mlp.gate_proj.weight"] = numbers(10, HIDDEN)
     source = save(tmp_path / "model", tensors, known)
-    with pytest.raises(PlanError, match=r"'visual.merger.*set hf = \"replicate\" in a rule"):
+    with pytest.raises(PlanError, match=r"'visual.merger.*set hf = \"replicate\" in a rule for it"):
         plan(source, "auto", ranks=3, pad_for=3)
     [listed] = find_ranks(source, "auto", ranks=[3], pad=True)
     assert (listed.verdict, "set hf" in listed.note) == ("impossible", True)
@@ -374,6 +374,78 @@ def test_another_size_of_the_same_number_stays(tmp_path: Path) -> None:
     cut(source, tmp_path / "ranks", 3, {**document, "rule": rules})
     assert stated(tmp_path / "ranks")["intermediate_size"] == 12
     assert rank(tmp_path / "ranks", 0)["visual.merger.mlp.gate_proj.weight"].shape == (10, HIDDEN)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        (
+            [{"match": "*.gate_proj.weight", "hf": "colwise"}, {"match": "*", "hf": "replicate"}],
+            "_proj.weight', rule 2 .* 10 is padded to 12 for 'model.layers.0.mlp.gate_proj.weight'",
+        ),
+        (
+            [
+                {"match": ["*.gate_proj.weight", "*.up_proj.weight"], "hf": "colwise"},
+                {"match": "*.down_proj.weight", "hf": "replicate"},
+                {"match": "*", "replicate": True},
+            ],
+            "down_proj.weight', rule 2 .* 10 is padded to 12",
+        ),
+        (
+            [
+                {"match": ["*.gate_proj.weight", "*.up_proj.weight"], "hf": "colwise"},
+                {"match": "*.down_proj.weight", "axis": 0},  # the other axis
+                {"match": "*", "replicate": True},
+            ],
+            "down_proj.weight', rule 2 .* 10 is padded to 12",
+        ),
+        (
+            [{"match": "lm_head.weight", "hf": "colwise"}, {"match": "*", "hf": "replicate"}],
+            "embed_tokens.weight', rule 2 .* 31 is padded to 33 for 'lm_head.weight'.*replicate = true$",
+        ),
+        (
+            [
+                {"match": "lm_head.weight", "hf": "colwise"},
+                {"match": "*.embed_tokens.weight", "hf": "embedding_colwise"},  # along the hidden size
+                {"match": "*", "replicate": True},
+            ],
+            "embed_tokens.weight', rule 2 .* 31 is padded to 33",
+        ),
+    ],
+)
+def test_no_rule_leaves_a_part_of_a_model_without_its_padding(tmp_path: Path, rules, says, ranks) -> None:
+    tensors, known = llama(10, 31)
+    source = save(tmp_path / "model", tensors, known)
+    with pytest.raises(PlanError, match=says):
+        plan(source, {"version": 1, "rule": rules}, ranks=ranks, pad_for=3)
+
+
+def test_the_outputs_of_a_layer_with_an_unknown_name_are_not_left_unpadded(tmp_path: Path) -> None:
+    up, down = "bert.layer.0.intermediate.dense.weight", "bert.layer.0.output.dense.weight"
+    source = save(
+        tmp_path / "model",
+        {up: numbers(10, 4), down: numbers(4, 10)},
+        {"hidden_size": 4, "intermediate_size": 10},
+    )
+    rules = [
+        {"match": "*.intermediate.dense.weight", "axis": 0},
+        {"match": "*.output.dense.weight", "axis": 1},
+    ]
+    with pytest.raises(PlanError, match=r"'bert.layer.0.output.dense.weight', rule 2 .* 10 is padded to 12"):
+        plan(source, {"version": 1, "rule": rules}, ranks=3, pad_for=3)
+    rules[1]["pad_to"] = 12
+    cut(source, tmp_path / "ranks", 3, {"version": 1, "rule": rules})
+    assert stated(tmp_path / "ranks")["intermediate_size"] == 12
+
+
+def test_config_json_keeps_a_size_that_a_closing_rule_does_not_pad(tmp_path: Path) -> None:
+    tensors, known = llama(12, 30)
+    source = save(tmp_path / "model", tensors, known)
+    rules = [{"match": "lm_head.weight", "axis": 0, "pad_to": 32}, {"match": "*", "hf": "replicate"}]
+    made = plan(source, {"version": 1, "rule": rules}, ranks=2)
+    assert made.config is None
+    assert any("keeps vocab_size = 30" in line for line in made.warnings)
 
 
 def test_tensors_of_one_shape_are_padded_by_their_names(tmp_path: Path) -> None:
