@@ -209,6 +209,40 @@ def test_quantised_layers_compute_the_same_with_padding(tmp_path: Path, kind: st
     assert contents(tmp_path / "back") == contents(source)
 
 
+@pytest.mark.parametrize(("ranks", "pad_for"), [(1, 4), (2, 2), (4, 4), (5, 5), (2, 8)])
+def test_padded_rows_of_gptq_belong_to_the_new_groups(tmp_path: Path, ranks: int, pad_for: int) -> None:
+    """Readers subtract the first group of a rank, and would have negative groups if padded rows had 0."""
+    make, _, known = QUANTISED["gptq"]
+    tensors = {f"{LAYER}.{n}.{k}": a for n in ("gate_proj", "up_proj") for k, a in make(128, 80).items()}
+    tensors |= {f"{LAYER}.down_proj.{k}": a for k, a in make(80, 128).items()}
+    source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 80})
+    cut(source, tmp_path / "ranks", ranks, pad_for=pad_for)
+    size = stated(tmp_path / "ranks")["intermediate_size"]
+    assert size >= 80
+    found = [rank(tmp_path / "ranks", number) for number in range(ranks)]
+    groups = [each[f"{LAYER}.down_proj.g_idx"].numpy() for each in found]
+    np.testing.assert_array_equal(np.concatenate(groups), np.arange(size) // 16)
+    for each, own in zip(found, groups, strict=True):
+        rows = each[f"{LAYER}.down_proj.scales"].shape[0]
+        assert sorted({*(own - own[0]).tolist()}) == [*range(rows)]
+    assert found[0][f"{LAYER}.up_proj.g_idx"].shape == (128,)
+    plan(tmp_path / "ranks", ranks=3, pad_for=3).run(tmp_path / "three", sync=False, verify=True)
+    again = [rank(tmp_path / "three", number)[f"{LAYER}.down_proj.g_idx"].numpy() for number in range(3)]
+    np.testing.assert_array_equal(np.concatenate(again), np.arange(96) // 16)
+
+
+def test_padded_rows_of_gptq_in_any_order_belong_to_a_group_that_every_rank_has(tmp_path: Path) -> None:
+    make, _, known = QUANTISED["act order"]
+    tensors = {f"{LAYER}.{n}.{k}": a for n in ("gate_proj", "up_proj") for k, a in make(128, 80).items()}
+    tensors |= {f"{LAYER}.down_proj.{k}": a for k, a in make(80, 128).items()}
+    source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 80})
+    cut(source, tmp_path / "ranks", 4)
+    found = [rank(tmp_path / "ranks", number) for number in range(4)]
+    groups = np.concatenate([each[f"{LAYER}.down_proj.g_idx"].numpy() for each in found])
+    np.testing.assert_array_equal(groups, np.pad(tensors[f"{LAYER}.down_proj.g_idx"], (0, len(groups) - 80)))
+    assert {each[f"{LAYER}.down_proj.scales"].shape for each in found} == {(5, 128)}
+
+
 def test_a_last_block_that_is_not_full_is_padded_first(tmp_path: Path) -> None:
     """40 rows are two and a half blocks of 16, whose scales are 3: both grow to the same size."""
     make, _, known = QUANTISED["blocks"]

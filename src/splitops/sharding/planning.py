@@ -31,6 +31,7 @@ from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files
 from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
+from splitops.sharding.quantised import find_group_size
 from splitops.sharding.tables import check_known
 from splitops.sharding.tensor_sharding import MAX_RANKS
 
@@ -217,7 +218,8 @@ def plan(
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
     found.check_named()
-    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
+    group = find_group_size(checkpoint.config)
+    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own, group)
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
     config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
