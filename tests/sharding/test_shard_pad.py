@@ -514,6 +514,52 @@ def test_the_list_with_padding_is_what_a_plan_with_padding_does(tmp_path: Path) 
                 plan(source, "auto", ranks=count, pad_for=count)
 
 
+@given(
+    st.sampled_from(["awq", "gptq", "act order", "blocks", ""]),
+    st.sampled_from([32, 48, 96]),
+    st.sampled_from([(8, 8), (8, 2), (4, 4), (6, 3)]),
+    st.integers(30, 33),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_list_with_padding_agrees_with_the_command(tmp_path_factory, kind, inner, heads, words, pad):
+    """A number works if and only if it is not impossible, and no padding of heads is suggested."""
+    tmp_path = tmp_path_factory.mktemp("list")
+    queries, keys = heads
+    make, known = (
+        QUANTISED[kind][::2] if kind else ((lambda rows, columns: {"weight": numbers(columns, rows)}), {})
+    )
+    shapes = {
+        "mlp.gate_proj": (32, inner),
+        "mlp.up_proj": (32, inner),
+        "mlp.down_proj": (inner, 32),
+        "self_attn.q_proj": (32, 8 * queries),
+        "self_attn.k_proj": (32, 8 * keys),
+        "self_attn.o_proj": (8 * queries, 32) if 8 * queries % 16 == 0 else (32, 32),
+    }
+    tensors = {f"model.layers.0.{n}.{k}": a for n, shape in shapes.items() for k, a in make(*shape).items()}
+    tensors["lm_head.weight"] = numbers(words, 32)
+    stated = {"intermediate_size": inner, "vocab_size": words, "hidden_size": 32, "head_dim": 8}
+    stated |= {"num_attention_heads": queries, "num_key_value_heads": keys}
+    architecture = config(**known)
+    if not kind:
+        architecture.pop("quantization_config")
+    source = save(tmp_path / "model", tensors, architecture | stated)
+    for each in find_ranks(source, "auto", ranks=range(1, 13), pad=pad):
+        assert not any("_proj" in needed.match and "self_attn" in needed.match for needed in each.padding)
+        assert "pads" not in each.verdict or each.works or not pad
+        try:
+            made = plan(source, "auto", ranks=each.ranks, pad_for=each.ranks if pad else None)
+            made.plan_files(tmp_path / "out")
+        except PlanError:
+            assert not each.works
+            assert each.verdict == "impossible" or not pad
+            continue
+        assert each.works
+        assert each.verdict != "impossible"
+        assert (each.verdict == "pads") == any(c.padded for c in made.placements.cuts)
+
+
 def run(*words: object, code: int = 0) -> str:
     done = runner().invoke(cli, [str(word) for word in words])
     assert done.exit_code == code, done.output

@@ -23,7 +23,7 @@ from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
 from splitops.sharding.documents import read
 from splitops.sharding.expressions import Names
-from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_heads
+from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, suggest_padding, warn_of_heads
 from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
@@ -210,8 +210,9 @@ def plan(
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
     _check_ranks((ranks,) if pad_for is None else (ranks, pad_for))
+    pad = pad_for is not None
     found = _match(
-        path, plan, layout, pad=pad_for is not None, like=like, allow_links=allow_links, strict=strict
+        path, plan, layout, pad=pad, separate=pad, like=like, allow_links=allow_links, strict=strict
     )
     checkpoint, (matches, unpadded) = found.checkpoint, found.pad(ranks, pad_for)
     with pause_gc():
@@ -254,7 +255,8 @@ def find_ranks(
 
     Returns:
         The result for each number: whether the plan fits, repeats units such as heads, pads, or is impossible
-        for any of the tensors.
+        for any of the tensors. With ``pad``, it is impossible if :func:`plan` with ``pad_for`` fails. No
+        padding of attention heads is suggested, as that could change the results.
 
     Raises:
         PlanError: the checkpoint or the plan is malformed, or no rule matches a tensor.
@@ -276,7 +278,9 @@ def find_ranks(
     """
     numbers = list(ranks)
     _check_ranks(numbers)
-    found = _match(path, plan, layout, pad=pad, like=like, allow_links=allow_links, strict=strict)
+    found = _match(
+        path, plan, layout, pad=pad, separate=True, like=like, allow_links=allow_links, strict=strict
+    )
     found.check_named()
     return tuple(found.fit(each, pad=pad) for each in numbers)
 
@@ -309,7 +313,10 @@ class _Matched(NamedTuple):
             matches, _ = self.pad(ranks, ranks if pad else None)
         except PlanError as error:
             return RankFit(ranks, "impossible", error.message)
-        return fit_ranks(matches, self.heads, ranks)
+        found = fit_ranks(matches, self.heads, ranks)
+        if pad and found.reason:  # all that can be padded is padded
+            return RankFit(ranks, "impossible", f"{found.reason}{suggest_padding(found)}")
+        return found
 
     def check_named(self) -> None:
         """Raise PlanError if the layout needs rules for tensors of rank 2 or more that only ``*`` matches."""
@@ -324,11 +331,12 @@ def _match(
     layout: str | None,
     *,
     pad: bool,
+    separate: bool,
     like: AnyPath | None,
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them. ``pad`` divides kinds for :func:`pad_sizes`."""
+    """Read a checkpoint and a plan, and match them. ``separate`` divides kinds by :func:`separate_sizes`."""
     document, called = _read_plan(plan)
     checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
@@ -343,7 +351,7 @@ def _match(
         check_known(checkpoint.config, names)
     with pause_gc():
         matches = match_rules(rules, checkpoint.tensors, known)
-        matches = separate_sizes(matches, checkpoint.tensors) if pad else matches
+        matches = separate_sizes(matches, checkpoint.tensors) if separate else matches
     if pad and chosen == "dcp":
         raise PlanError("layout dcp has no padding: use hf or vllm (--layout)")
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
@@ -418,7 +426,7 @@ def check_ranks(path: AnyPath) -> None:
         usage += "their files. To merge a model into one file, use --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
-        names += [entry.name for entry in folder.glob("mp_rank_00/*.pt")]
+        names += [f"{entry.parent.name}/{entry.name}" for entry in folder.glob("mp_rank_*/*.pt")]
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 
