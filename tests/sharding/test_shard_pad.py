@@ -17,7 +17,7 @@ from test_shard_quantised import F8, KINDS, ActOrder, Awq, Gptq, compressed, con
 
 from command_line import runner
 from splitops.cli import cli
-from splitops.errors import PlanError
+from splitops.errors import PlanError, SplitError
 from splitops.sharding import ShardPlan, find_ranks, merge, plan, rank
 
 Tensors = dict[str, np.ndarray]
@@ -601,3 +601,29 @@ def test_the_command(tmp_path: Path) -> None:
         )
     with pytest.raises(PlanError, match="it must be 1 to 65536"):
         plan(source, ranks=2, pad_for=1 << 20)
+
+
+def test_a_whole_padded_model_is_sharded_like_any_model(tmp_path: Path) -> None:
+    tensors, known = llama(10, 31, heads=12)
+    source = save(tmp_path / "model", tensors, known)
+    plan(source, "auto", ranks=1, pad_for=3).run(tmp_path / "one", sync=False)
+    whole = tmp_path / "one" / "rank-00000-of-00001"
+    for layout in ("hf", "dcp"):
+        made = plan(whole, "auto", ranks=3, layout=layout)
+        assert any("'rank.json' is not copied" in line for line in made.warnings)
+        made.run(tmp_path / layout, sync=False)
+        merge(tmp_path / layout).run(tmp_path / f"again-{layout}", sync=False)
+        expected = contents(whole, but=("rank.json",))
+        found = contents(tmp_path / f"again-{layout}", but=("model.safetensors.index.json",))
+        assert {"config.json", "model.safetensors"} <= {*found} if layout == "hf" else "config.json" in found
+        if layout == "hf":
+            assert found == expected
+    assert stated(tmp_path / "hf")["intermediate_size"] == 12
+    assert [each.verdict for each in find_ranks(whole, "auto", ranks=[3])] == ["fits"]
+    with pytest.raises(
+        PlanError, match=r"is rank 2 of 3, not a complete model: name the folder of all ranks"
+    ):
+        plan(tmp_path / "hf" / "rank-00002-of-00003", "auto", ranks=2)
+    (whole / "rank.json").write_text("[]")  # another file of this name
+    with pytest.raises(SplitError, match="two files would have the name"):
+        plan(whole, "auto", ranks=3).run(tmp_path / "other", sync=False)

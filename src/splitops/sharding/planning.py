@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -21,13 +22,13 @@ from splitops.sharding.assembly import assemble_files
 from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
-from splitops.sharding.documents import read
+from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
 from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, suggest_padding, warn_of_heads
 from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
-from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
+from splitops.sharding.manifest import MARK, SOURCE, has_manifest, make_manifest_files, read_ranks
 from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
@@ -154,7 +155,27 @@ def open_checkpoint(
         return read_ranks(found, allow_links=allow_links, strict=strict)
     if find_rank_files(found):
         return read_foreign_ranks(found, plan, allow_links=allow_links, strict=strict)
-    return read_checkpoint(found, allow_links=allow_links, strict=strict)
+    return _remove_mark(read_checkpoint(found, allow_links=allow_links, strict=strict))
+
+
+def _remove_mark(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint without the mark of a rank. Raise PlanError if it is one of several ranks."""
+    found = next(
+        (each for each in checkpoint.others if each.name == MARK and each.source.size < 1 << 16), None
+    )
+    mark = None
+    with contextlib.suppress(PlanError):  # another file of this name
+        mark = found and parse(found.source.read(0, found.source.size), found.source.name)
+    if not isinstance(mark, dict) or mark.keys() != {"run", "rank", "ranks"}:
+        return checkpoint
+    if mark["ranks"] != 1:
+        what = (
+            f"{checkpoint.name} is rank {shown(mark['rank'])} of {shown(mark['ranks'])}, not a complete model"
+        )
+        raise PlanError(f"{what}: name the folder of all ranks (splitops reshard or merge)")
+    warning = f"{shown(MARK)} is not copied: it marks the only rank of an earlier run"
+    others = tuple(each for each in checkpoint.others if each is not found)
+    return replace(checkpoint, others=others, warnings=(*checkpoint.warnings, warning))
 
 
 def plan(
