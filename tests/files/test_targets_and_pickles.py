@@ -18,6 +18,7 @@ from command_line import runner
 from splitops import files, sharding
 from splitops.cli import cli
 from splitops.errors import FileError, SplitError
+from splitops.sharding.foreign import find_rank_files
 
 WHOLE = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -151,6 +152,41 @@ def test_the_advice_is_a_command_for_every_name(tmp_path):
         code = _advised(tmp_path / name)
         compile(code, "advice", "exec")
         assert json.dumps(name) in code
+
+
+@pytest.mark.parametrize(
+    ("names", "converted"),
+    [
+        (["consolidated.00.pth", "consolidated.01.pth"], ["consolidated.00", "consolidated.01"]),
+        (["non-tp.pt", "tp_00_00.pt", "tp_01_00.pt"], ["non-tp", "tp_00_00", "tp_01_00"]),
+        (
+            ["mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"],
+            ["mp_rank_00_model_states", "mp_rank_01_model_states"],
+        ),
+        (
+            ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"],
+            ["model-00001-of-00002", "model-00002-of-00002"],
+        ),
+        (["pytorch_model.bin"], ["model"]),
+        (["pytorch_model.bin", "training_args.bin"], ["model", "training_args"]),
+    ],
+)
+def test_the_command_gives_each_file_a_name_of_its_own(tmp_path, names, converted):
+    """The names are those of the ranks or the shards that other commands read."""
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    for name, target in zip(names, converted, strict=True):
+        code = _advised(tmp_path / name)
+        if len(names) == 1 or any(letter.isdigit() for letter in name):
+            assert f'"{target}.safetensors")' in code
+    said = run("merge", tmp_path, "--out", tmp_path / "x", code=1)
+    assert f'"{converted[0]}.safetensors")' in said
+    assert ("each to a file of its own name" in said) == (len(names) > 1)
+    (tmp_path / "new").mkdir()
+    for target in converted:
+        (tmp_path / "new" / f"{target}.safetensors").write_bytes(b"")
+    found = find_rank_files(tmp_path / "new")
+    assert {Path(name).stem for name in found} | {"non-tp"} >= {*converted} or "model" in converted[0]
 
 
 def test_the_command_of_the_advice_converts(tmp_path):

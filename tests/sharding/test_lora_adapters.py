@@ -44,7 +44,12 @@ def adapter(
 def write(path: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
     path.mkdir(parents=True)
     save_file(tensors, path / "adapter_model.safetensors", {"format": "pt"})
+    ends = ".lora_A.weight"
+    ranks = {
+        n.removeprefix(PREFIX).removesuffix(ends): len(a) for n, a in tensors.items() if n.endswith(ends)
+    }
     said = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "bias": "none"}
+    said["rank_pattern"] = {name: rank for name, rank in ranks.items() if rank != config.get("r", 4)}
     (path / "adapter_config.json").write_text(json.dumps(said | config, indent=2, sort_keys=True))
     return path
 
@@ -281,7 +286,7 @@ def test_configurations_that_cannot_be(tmp_path: Path, config: dict[str, Any], s
     ],
 )  # fmt: skip
 def test_tensors_that_cannot_be(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    path = adapter(tmp_path / "a", TWO)
+    path = adapter(tmp_path / "a", TWO, r=2)
     tensors = load_file(path / "adapter_model.safetensors")
     tensors |= {f"{PREFIX}{name}": value for name, value in change.items()}
     held = {name: value for name, value in tensors.items() if value is not None}
@@ -312,3 +317,42 @@ def test_rules_that_do_not_divide_outputs_and_other_faults(tmp_path: Path) -> No
     with pytest.raises(PlanError, match="prefixes"):
         fuse(path, QKV)
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"r": 4}, "A of module 'model.layers.0.self_attn.q_proj' has 8 rows, but .* states the rank 4"),
+        ({"r": 8, "rank_pattern": {"q_proj": 2}}, "has 8 rows, but .* states the rank 2"),
+        ({"r": 8.0}, "has 8 rows, but .* states the rank 8.0"),
+        ({"r": 8, "rank_pattern": {"q_.*": 8}}, "rank_pattern is .* its keys must be modules"),
+    ],
+)
+def test_a_rank_that_the_configuration_does_not_state_is_rejected(tmp_path: Path, config, says) -> None:
+    """The scale is lora_alpha / r: with another r, the fused adapter would be another one."""
+    parts = adapter(
+        tmp_path / "a", {ATTENTION.format(0, "q_proj"): (16, 16, 8)}, **{"rank_pattern": {}} | config
+    )
+    with pytest.raises(PlanError, match=says):
+        fuse(parts, base=base(tmp_path / "base"))
+    says = says.replace("q_proj'", "qkv_proj'")
+    config = json.loads(json.dumps(config).replace("q_proj", "qkv_proj"))
+    fused = adapter(
+        tmp_path / "b", {ATTENTION.format(0, "qkv_proj"): (32, 16, 8)}, **{"rank_pattern": {}} | config
+    )
+    with pytest.raises(PlanError, match=says):
+        unfuse(fused, base=tmp_path / "base")
+
+
+def test_scales_that_differ_by_rounding_are_equal(tmp_path: Path) -> None:
+    modules = {ATTENTION.format(0, f"{n}_proj"): (rows, 16, r) for n, rows, r in (("q", 16, 2), ("v", 8, 4))}
+    ranks = {"rank_pattern": {"q_proj": 2}, "use_rslora": True, "target_modules": ["q_proj", "v_proj"]}
+    parts = adapter(tmp_path / "a", modules, alpha_pattern={"q_proj": 8 / math.sqrt(2)}, **ranks)
+    run("fuse", parts, "--base", base(tmp_path / "base"), "--out", tmp_path / "b")
+    [whole] = deltas(tmp_path / "b").values()
+    found = deltas(parts)
+    np.testing.assert_allclose(whole[:16], found[ATTENTION.format(0, "q_proj")], rtol=1e-12)
+    np.testing.assert_allclose(whole[24:], found[ATTENTION.format(0, "v_proj")], rtol=1e-12)
+    other = adapter(tmp_path / "c", modules, alpha_pattern={"q_proj": 5.66}, **ranks)
+    with pytest.raises(PlanError, match=r"scales \[4\.00\d+, 4\.0\]: these must be equal"):
+        fuse(other, base=tmp_path / "base")

@@ -22,6 +22,7 @@ def _plan(*rules: dict[str, Any]) -> dict[str, Any]:
 
 
 UP = {"match": "*.up_proj.weight", "axis": 0}
+DOWN = {"match": "*.down_proj.weight", "axis": 0}
 Q = {"match": "*.q_proj.weight", "axis": 0}
 KV = {"match": ["*.k_proj.weight", "*.v_proj.weight"], "axis": 0}
 SIZES = {"match": ["*.q_proj.weight", "*.up_proj.weight", "*.k_proj.weight"], "axis": 0}
@@ -122,14 +123,14 @@ def test_the_numbers_of_an_error_hold_for_all_rules_together(model):
 
 def test_where_only_one_rank_is_left_the_padding_is_named(model):
     """48 rows are 3 units of 16, and 32 are 1 of 32: no number of ranks divides both."""
-    rules = _plan(UP | {"unit": 16}, Q | {"unit": 32})
+    rules = _plan(UP | {"unit": 16}, DOWN | {"unit": 32})
     with pytest.raises(PlanError) as found:
         plan(model, rules, ranks=3)
     assert str(found.value).endswith(
         "use [1] ranks, of [32] elements each; 3 ranks need pad_to = 96 in rule 2 (32 to 96)"
     )
     with pytest.raises(
-        PlanError, match=r"2 ranks need pad_to = 32 in rule 1 \(48 to 64\), pad_to = 64 in rule 2"
+        PlanError, match=r"2 ranks need pad_to = 64 in rule 2 \(32 to 64\), pad_to = 32 in rule 1"
     ):
         plan(model, rules, ranks=2)
     rules["rule"][1]["pad_to"] = 96
@@ -185,7 +186,7 @@ def test_the_command_lists_64_numbers(model, tmp_path):
     assert [(each["ranks"], each["verdict"]) for each in listed] == [
         (each.ranks, each.verdict) for each in find_ranks(model, rules)
     ]
-    assert {each["verdict"] for each in listed} == {"fits", "repeats", "pads"}
+    assert {each["verdict"] for each in listed} == {"fits", "repeats", "impossible"}
     for more in (["--ranks", "2"], ["--out", "x"], ["--svg", "x"]):
         assert runner().invoke(cli, [*words, *more]).exit_code == 2
 

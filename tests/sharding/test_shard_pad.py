@@ -17,7 +17,7 @@ from test_shard_quantised import F8, KINDS, ActOrder, Awq, Gptq, compressed, con
 
 from command_line import runner
 from splitops.cli import cli
-from splitops.errors import PlanError
+from splitops.errors import PlanError, SplitError
 from splitops.sharding import ShardPlan, find_ranks, merge, plan, rank
 
 Tensors = dict[str, np.ndarray]
@@ -209,6 +209,40 @@ def test_quantised_layers_compute_the_same_with_padding(tmp_path: Path, kind: st
     assert contents(tmp_path / "back") == contents(source)
 
 
+@pytest.mark.parametrize(("ranks", "pad_for"), [(1, 4), (2, 2), (4, 4), (5, 5), (2, 8)])
+def test_padded_rows_of_gptq_belong_to_the_new_groups(tmp_path: Path, ranks: int, pad_for: int) -> None:
+    """Readers subtract the first group of a rank, and would have negative groups if padded rows had 0."""
+    make, _, known = QUANTISED["gptq"]
+    tensors = {f"{LAYER}.{n}.{k}": a for n in ("gate_proj", "up_proj") for k, a in make(128, 80).items()}
+    tensors |= {f"{LAYER}.down_proj.{k}": a for k, a in make(80, 128).items()}
+    source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 80})
+    cut(source, tmp_path / "ranks", ranks, pad_for=pad_for)
+    size = stated(tmp_path / "ranks")["intermediate_size"]
+    assert size >= 80
+    found = [rank(tmp_path / "ranks", number) for number in range(ranks)]
+    groups = [each[f"{LAYER}.down_proj.g_idx"].numpy() for each in found]
+    np.testing.assert_array_equal(np.concatenate(groups), np.arange(size) // 16)
+    for each, own in zip(found, groups, strict=True):
+        rows = each[f"{LAYER}.down_proj.scales"].shape[0]
+        assert sorted({*(own - own[0]).tolist()}) == [*range(rows)]
+    assert found[0][f"{LAYER}.up_proj.g_idx"].shape == (128,)
+    plan(tmp_path / "ranks", ranks=3, pad_for=3).run(tmp_path / "three", sync=False, verify=True)
+    again = [rank(tmp_path / "three", number)[f"{LAYER}.down_proj.g_idx"].numpy() for number in range(3)]
+    np.testing.assert_array_equal(np.concatenate(again), np.arange(96) // 16)
+
+
+def test_padded_rows_of_gptq_in_any_order_belong_to_a_group_that_every_rank_has(tmp_path: Path) -> None:
+    make, _, known = QUANTISED["act order"]
+    tensors = {f"{LAYER}.{n}.{k}": a for n in ("gate_proj", "up_proj") for k, a in make(128, 80).items()}
+    tensors |= {f"{LAYER}.down_proj.{k}": a for k, a in make(80, 128).items()}
+    source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 80})
+    cut(source, tmp_path / "ranks", 4)
+    found = [rank(tmp_path / "ranks", number) for number in range(4)]
+    groups = np.concatenate([each[f"{LAYER}.down_proj.g_idx"].numpy() for each in found])
+    np.testing.assert_array_equal(groups, np.pad(tensors[f"{LAYER}.down_proj.g_idx"], (0, len(groups) - 80)))
+    assert {each[f"{LAYER}.down_proj.scales"].shape for each in found} == {(5, 128)}
+
+
 def test_a_last_block_that_is_not_full_is_padded_first(tmp_path: Path) -> None:
     """40 rows are two and a half blocks of 16, whose scales are 3: both grow to the same size."""
     make, _, known = QUANTISED["blocks"]
@@ -342,12 +376,12 @@ def test_engines_get_a_vocabulary_that_their_own_padding_leaves(tmp_path: Path) 
         (
             {f"{LAYER}.ffn_norm.weight": (10,)},
             "auto",
-            "'model.layers.0.mlp.ffn_norm.weight', .* 10 is padded to 12, but not here: shard it, too",
+            "'model.layers.0.mlp.ffn_norm.weight', .* 10 is padded to 12 for .*, but not here: shard it, too",
         ),
         (
             {},
             {"version": 1, "rule": [{"match": "*up_proj*", "axis": 0}, {"match": "*", "replicate": True}]},
-            "10 is padded to 12, but not here",
+            "10 is padded to 12 for .*, but not here",
         ),
     ],
 )
@@ -365,7 +399,7 @@ def test_another_size_of_the_same_number_stays(tmp_path: Path) -> None:
     tensors, known = llama(10, 30)
     tensors["visual.merger.mlp.gate_proj.weight"] = numbers(10, HIDDEN)
     source = save(tmp_path / "model", tensors, known)
-    with pytest.raises(PlanError, match=r"'visual.merger.*set hf = \"replicate\" in a rule"):
+    with pytest.raises(PlanError, match=r"'visual.merger.*set hf = \"replicate\" in a rule for it"):
         plan(source, "auto", ranks=3, pad_for=3)
     [listed] = find_ranks(source, "auto", ranks=[3], pad=True)
     assert (listed.verdict, "set hf" in listed.note) == ("impossible", True)
@@ -374,6 +408,78 @@ def test_another_size_of_the_same_number_stays(tmp_path: Path) -> None:
     cut(source, tmp_path / "ranks", 3, {**document, "rule": rules})
     assert stated(tmp_path / "ranks")["intermediate_size"] == 12
     assert rank(tmp_path / "ranks", 0)["visual.merger.mlp.gate_proj.weight"].shape == (10, HIDDEN)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        (
+            [{"match": "*.gate_proj.weight", "hf": "colwise"}, {"match": "*", "hf": "replicate"}],
+            "_proj.weight', rule 2 .* 10 is padded to 12 for 'model.layers.0.mlp.gate_proj.weight'",
+        ),
+        (
+            [
+                {"match": ["*.gate_proj.weight", "*.up_proj.weight"], "hf": "colwise"},
+                {"match": "*.down_proj.weight", "hf": "replicate"},
+                {"match": "*", "replicate": True},
+            ],
+            "down_proj.weight', rule 2 .* 10 is padded to 12",
+        ),
+        (
+            [
+                {"match": ["*.gate_proj.weight", "*.up_proj.weight"], "hf": "colwise"},
+                {"match": "*.down_proj.weight", "axis": 0},  # the other axis
+                {"match": "*", "replicate": True},
+            ],
+            "down_proj.weight', rule 2 .* 10 is padded to 12",
+        ),
+        (
+            [{"match": "lm_head.weight", "hf": "colwise"}, {"match": "*", "hf": "replicate"}],
+            "embed_tokens.weight', rule 2 .* 31 is padded to 33 for 'lm_head.weight'.*replicate = true$",
+        ),
+        (
+            [
+                {"match": "lm_head.weight", "hf": "colwise"},
+                {"match": "*.embed_tokens.weight", "hf": "embedding_colwise"},  # along the hidden size
+                {"match": "*", "replicate": True},
+            ],
+            "embed_tokens.weight', rule 2 .* 31 is padded to 33",
+        ),
+    ],
+)
+def test_no_rule_leaves_a_part_of_a_model_without_its_padding(tmp_path: Path, rules, says, ranks) -> None:
+    tensors, known = llama(10, 31)
+    source = save(tmp_path / "model", tensors, known)
+    with pytest.raises(PlanError, match=says):
+        plan(source, {"version": 1, "rule": rules}, ranks=ranks, pad_for=3)
+
+
+def test_the_outputs_of_a_layer_with_an_unknown_name_are_not_left_unpadded(tmp_path: Path) -> None:
+    up, down = "bert.layer.0.intermediate.dense.weight", "bert.layer.0.output.dense.weight"
+    source = save(
+        tmp_path / "model",
+        {up: numbers(10, 4), down: numbers(4, 10)},
+        {"hidden_size": 4, "intermediate_size": 10},
+    )
+    rules = [
+        {"match": "*.intermediate.dense.weight", "axis": 0},
+        {"match": "*.output.dense.weight", "axis": 1},
+    ]
+    with pytest.raises(PlanError, match=r"'bert.layer.0.output.dense.weight', rule 2 .* 10 is padded to 12"):
+        plan(source, {"version": 1, "rule": rules}, ranks=3, pad_for=3)
+    rules[1]["pad_to"] = 12
+    cut(source, tmp_path / "ranks", 3, {"version": 1, "rule": rules})
+    assert stated(tmp_path / "ranks")["intermediate_size"] == 12
+
+
+def test_config_json_keeps_a_size_that_a_closing_rule_does_not_pad(tmp_path: Path) -> None:
+    tensors, known = llama(12, 30)
+    source = save(tmp_path / "model", tensors, known)
+    rules = [{"match": "lm_head.weight", "axis": 0, "pad_to": 32}, {"match": "*", "hf": "replicate"}]
+    made = plan(source, {"version": 1, "rule": rules}, ranks=2)
+    assert made.config is None
+    assert any("keeps vocab_size = 30" in line for line in made.warnings)
 
 
 def test_tensors_of_one_shape_are_padded_by_their_names(tmp_path: Path) -> None:
@@ -406,6 +512,52 @@ def test_the_list_with_padding_is_what_a_plan_with_padding_does(tmp_path: Path) 
         else:
             with pytest.raises(PlanError):
                 plan(source, "auto", ranks=count, pad_for=count)
+
+
+@given(
+    st.sampled_from(["awq", "gptq", "act order", "blocks", ""]),
+    st.sampled_from([32, 48, 96]),
+    st.sampled_from([(8, 8), (8, 2), (4, 4), (6, 3)]),
+    st.integers(30, 33),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_list_with_padding_agrees_with_the_command(tmp_path_factory, kind, inner, heads, words, pad):
+    """A number works if and only if it is not impossible, and no padding of heads is suggested."""
+    tmp_path = tmp_path_factory.mktemp("list")
+    queries, keys = heads
+    make, known = (
+        QUANTISED[kind][::2] if kind else ((lambda rows, columns: {"weight": numbers(columns, rows)}), {})
+    )
+    shapes = {
+        "mlp.gate_proj": (32, inner),
+        "mlp.up_proj": (32, inner),
+        "mlp.down_proj": (inner, 32),
+        "self_attn.q_proj": (32, 8 * queries),
+        "self_attn.k_proj": (32, 8 * keys),
+        "self_attn.o_proj": (8 * queries, 32) if 8 * queries % 16 == 0 else (32, 32),
+    }
+    tensors = {f"model.layers.0.{n}.{k}": a for n, shape in shapes.items() for k, a in make(*shape).items()}
+    tensors["lm_head.weight"] = numbers(words, 32)
+    stated = {"intermediate_size": inner, "vocab_size": words, "hidden_size": 32, "head_dim": 8}
+    stated |= {"num_attention_heads": queries, "num_key_value_heads": keys}
+    architecture = config(**known)
+    if not kind:
+        architecture.pop("quantization_config")
+    source = save(tmp_path / "model", tensors, architecture | stated)
+    for each in find_ranks(source, "auto", ranks=range(1, 13), pad=pad):
+        assert not any("_proj" in needed.match and "self_attn" in needed.match for needed in each.padding)
+        assert "pads" not in each.verdict or each.works or not pad
+        try:
+            made = plan(source, "auto", ranks=each.ranks, pad_for=each.ranks if pad else None)
+            made.plan_files(tmp_path / "out")
+        except PlanError:
+            assert not each.works
+            assert each.verdict == "impossible" or not pad
+            continue
+        assert each.works
+        assert each.verdict != "impossible"
+        assert (each.verdict == "pads") == any(c.padded for c in made.placements.cuts)
 
 
 def run(*words: object, code: int = 0) -> str:
@@ -449,3 +601,29 @@ def test_the_command(tmp_path: Path) -> None:
         )
     with pytest.raises(PlanError, match="it must be 1 to 65536"):
         plan(source, ranks=2, pad_for=1 << 20)
+
+
+def test_a_whole_padded_model_is_sharded_like_any_model(tmp_path: Path) -> None:
+    tensors, known = llama(10, 31, heads=12)
+    source = save(tmp_path / "model", tensors, known)
+    plan(source, "auto", ranks=1, pad_for=3).run(tmp_path / "one", sync=False)
+    whole = tmp_path / "one" / "rank-00000-of-00001"
+    for layout in ("hf", "dcp"):
+        made = plan(whole, "auto", ranks=3, layout=layout)
+        assert any("'rank.json' is not copied" in line for line in made.warnings)
+        made.run(tmp_path / layout, sync=False)
+        merge(tmp_path / layout).run(tmp_path / f"again-{layout}", sync=False)
+        expected = contents(whole, but=("rank.json",))
+        found = contents(tmp_path / f"again-{layout}", but=("model.safetensors.index.json",))
+        assert {"config.json", "model.safetensors"} <= {*found} if layout == "hf" else "config.json" in found
+        if layout == "hf":
+            assert found == expected
+    assert stated(tmp_path / "hf")["intermediate_size"] == 12
+    assert [each.verdict for each in find_ranks(whole, "auto", ranks=[3])] == ["fits"]
+    with pytest.raises(
+        PlanError, match=r"is rank 2 of 3, not a complete model: name the folder of all ranks"
+    ):
+        plan(tmp_path / "hf" / "rank-00002-of-00003", "auto", ranks=2)
+    (whole / "rank.json").write_text("[]")  # another file of this name
+    with pytest.raises(SplitError, match="two files would have the name"):
+        plan(whole, "auto", ranks=3).run(tmp_path / "other", sync=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
@@ -27,11 +28,25 @@ def advise_on_pickles(names: Sequence[str]) -> str:
     name = next((each for each in found if each.lower().removesuffix(".bin") + ".xml" not in models), None)
     if name is None:
         return ""
+    target, more = _name_converted(name, alone=len(found) == 1), ""
+    if len(found) > 1:
+        more = ". Convert other files of the model in the same way, each to a file of its own name"
     load = f'torch.load({json.dumps(name)}, map_location="cpu", weights_only=True)'
-    save = f's.save_file({{k: v.contiguous().clone() for k, v in {load}.items()}}, "model.safetensors")'
+    save = f"s.save_file({{k: v.contiguous().clone() for k, v in {load}.items()}}, {json.dumps(target)})"
     code = shlex.quote(f"import torch, safetensors.torch as s; {save}")
     raw = ". If it holds raw bytes instead, pass --raw" if name.lower().endswith(".bin") else ""
     return (
         f"A file such as {shown(name)} is a pickle of PyTorch, which can run any code, so it is not read. "
-        f"Convert it to safetensors: python -c {code}{raw}"
+        f"Convert it to safetensors: python -c {code}{more}{raw}"
     )
+
+
+def _name_converted(name: str, *, alone: bool) -> str:
+    """Return the name of a converted file. A number in it, such as that of a rank, is kept.
+
+    Examples:
+        >>> _name_converted("consolidated.01.pth", alone=True), _name_converted("last.ckpt", alone=True)
+        ('consolidated.01.safetensors', 'model.safetensors')
+    """
+    stem = re.sub(r"^pytorch_model(?=$|-)", "model", name.rpartition(".")[0])
+    return f"{'model' if alone and re.search('[0-9]', stem) is None else stem}.safetensors"

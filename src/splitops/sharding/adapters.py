@@ -106,15 +106,20 @@ class Adapter:
         a = [tensors[leaves[_A]] for leaves in held]
         ranks, inputs = [each.shape[0] for each in a], {each.shape[1] for each in a}
         scales = [self._find_scale(name, rank) for (name, _), rank in zip(sources, ranks, strict=True)]
-        if module == rows.name or len(inputs) > 1 or len(set(scales)) > 1:
+        values = [math.sqrt(each) if self._config.get("use_rslora") else float(each) for each in scales]
+        if (
+            module == rows.name
+            or len(inputs) > 1
+            or not math.isclose(min(values), max(values), rel_tol=1e-12)
+        ):
             raise PlanError(
                 f"cannot make {shown(rows.name)} of modules with {brief(sorted(inputs))} inputs and scales "
-                f"{brief([float(scale) for scale in scales])}: these must be equal, and the name a .weight"
+                f"{brief(values)}: these must be equal, and the name a .weight"
             )
         same = self._are_equal([leaves[_A] for leaves in held])
         starts = [0] * len(a) if same else [*accumulate(ranks, initial=0)][:-1]
         rank, row = starts[-1] + ranks[-1], a[0].size // ranks[0]
-        self._scales[module] = rank, scales[0]
+        self._scales[module] = rank, min(scales, key=lambda scale: scale.denominator)  # without rounding
         for leaf in sorted({leaf for leaves in held for leaf in leaves}):
             own = [(n, leaves[leaf], sources[n][1]) for n, leaves in enumerate(held) if leaf in leaves]
             first = tensors[own[0][1]]
@@ -147,14 +152,28 @@ class Adapter:
         return False
 
     def _find_scale(self, module: str, rank: int) -> Fraction:
-        """Return the scale of a module, or its square with ``use_rslora``."""
-        alpha, patterns = self._config.get("lora_alpha", 8), self._config.get("alpha_pattern") or {}
-        if not isinstance(patterns, dict) or any(re.fullmatch(r"[\w.-]+", key) is None for key in patterns):
-            raise PlanError(f"{CONFIG}: alpha_pattern is {shown(patterns)}, but its keys must be modules")
-        alpha = next((patterns[key] for key in patterns if f".{module}".endswith(f".{key}")), alpha)
+        """Return the scale of a module, or its square with ``use_rslora``. ``rank`` is that of its A."""
+        stated, alpha = self._find_value(module, "r"), self._find_value(module, "lora_alpha")
+        if type(stated) is not int or stated != rank:
+            what = (
+                f"A of module {shown(module)} has {rank} rows, but {CONFIG} states the rank {shown(stated)}"
+            )
+            raise PlanError(
+                f"{what} (r, rank_pattern): these must be equal, as the scale depends on the rank"
+            )
         if type(alpha) not in (int, float) or not 0 <= alpha < 1 << 31:
             raise PlanError(f"{CONFIG}: the alpha of module {shown(module)} is {shown(alpha)}, not a number")
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
+
+    def _find_value(self, module: str, key: str) -> Any:
+        """Return the value of ``r`` or ``lora_alpha`` (PEFT's default is 8) for a module."""
+        pattern = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]
+        own = self._config.get(pattern) or {}
+        if not isinstance(own, dict) or any(re.fullmatch(r"[\w.-]+", name) is None for name in own):
+            raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be modules")
+        return next(
+            (own[name] for name in own if f".{module}".endswith(f".{name}")), self._config.get(key, 8)
+        )
 
     def format_config(self) -> bytes:
         """Return the new ``adapter_config.json`` after :meth:`iter_changes` has yielded all changes."""

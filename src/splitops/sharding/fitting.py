@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from splitops.common.json_values import to_json_values
 from splitops.errors import PlanError, SplitError
-from splitops.sharding.heads import HeadRule
+from splitops.sharding.heads import HeadRule, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
 from splitops.sharding.tensor_sharding import (
     AxisSharding,
@@ -180,8 +180,8 @@ def _count_repeats(cut: TensorSharding) -> int:
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
     """Return the padding that makes sharding possible, keyed by rule number. Omit rules it cannot help.
 
-    A rule has one ``pad_to`` for all tensors that it matches. Rules with sections are left out, too: sections
-    may be heads of queries and keys, and with padding, queries would use other keys.
+    A rule has one ``pad_to`` for all tensors that it matches. Rules for axes of heads or with sections, which
+    may be heads of queries and keys, are left out, too: with padding, queries would use other keys.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
@@ -194,7 +194,11 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
             for _, axis_sharding in own
         )
         pad_to = math.lcm(*units)
-        if any(axis_sharding.sections is not None for _, axis_sharding in own):
+        if any(
+            axis_sharding.sections is not None
+            or find_heads(kind.tensor.name, len(kind.tensor.shape), axis_sharding.axis)
+            for kind, axis_sharding in own
+        ):
             continue
         with contextlib.suppress(SplitError):
             found = [
@@ -221,12 +225,12 @@ def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
             if good:
                 what = f"{what}: {format_possible_ranks(good, length)}"
             if good == [1]:
-                what += _suggest_padding(fit_ranks(matches, (), ranks))
+                what += suggest_padding(fit_ranks(matches, (), ranks))
             raise PlanError(kind.add_context(what)) from error
     return cuts
 
 
-def _suggest_padding(found: RankFit) -> str:
+def suggest_padding(found: RankFit) -> str:
     """Return the padding with which sharding works, as the end of a message; empty if there is none."""
     needed = [each for each in found.padding if not each.planned]
     if found.verdict == "impossible" or not needed:

@@ -14,6 +14,7 @@ from splitops.files.tensors import StoredTensor, number_keys
 from splitops.sharding.heads import KEYS, QUERIES, find_heads
 from splitops.sharding.plan_language import Matches, TensorKind
 from splitops.sharding.quantised import has_shared_offset
+from splitops.sharding.tables import read_table
 from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
 _NAMES: Final = {
@@ -37,6 +38,11 @@ _ROUTER: Final = re.compile(r"router|(^|\.)gate\.(weight|bias|e_score_correction
 
 _FUSED: Final = re.compile(r"gate_(and_)?up|up_gate|w1[23]|input_linear|fc1|h_to_4h|(^|[._])wi[._]")
 """Pattern of the names of tensors that may be gate and up projections, fused along one axis."""
+
+_TOKENS: Final = re.compile(
+    r"(^|[._])(embed_tokens|tok_embeddings|word_embeddings|embed_in|embed_out|wte|lm_head|output|shared)(\.|$)"
+)
+"""Pattern of the names of tensors with one row per token of the vocabulary."""
 
 _VLLM_PADDING: Final = 64
 """vLLM pads the vocabulary to a multiple of this."""
@@ -151,16 +157,85 @@ def pad_sizes(
             new = replace(own, pad_to=pad_to if fused or times == 1 else padded * times)
             new = replace(new, sections=(size,) * times) if fused else new
             kinds[number] = replace(kinds[number], axis_sharding=new)
-        for number, kind in enumerate(kinds):
-            axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
-            same = any(classify_axis(kind.tensor, axis) == counts for axis in axes)
+        names = [kinds[number].tensor.name for number, _, _ in members]
+        for number in {*range(len(kinds))} - {number for number, _, _ in members}:
+            kind = kinds[number]
             if kind.axis_sharding is None and not kind.rule.cuts:
                 own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
                 kinds[number] = replace(kind, axis_sharding=own)
-                if own is None and same:
-                    what = f"the size {size} is padded to {padded}, but not here: shard it, too, or set hf = "
-                    raise PlanError(kind.add_context(f'{what}"replicate" in a rule if it is another size'))
+                axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
+                wrong = own is None and any(classify_axis(kind.tensor, axis) == counts for axis in axes)
+            else:
+                wrong = _is_left(kind, counts, size, padded, names, config)
+            if wrong:
+                what = (
+                    f"the size {size} is padded to {padded} for {shown(names[0])}, but not here: shard it, "
+                )
+                what += "too"
+                what += ", or set replicate = true" if counts == "vocabulary" else ""
+                rule = replace(kind.rule, match=(kind.tensor.name,), fields={"hf": "replicate"})
+                other = replace(kind, rule=rule, axis_sharding=None)
+                if not _is_left(other, counts, size, padded, names, config):
+                    what += ', or set hf = "replicate" in a rule for it if it is another size'
+                raise PlanError(kind.add_context(what))
     return replace(matches, kinds=tuple(kinds)), warnings
+
+
+def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
+    """Return whether an equal size of category ``counts`` is that of the tensors ``names``, not by chance.
+
+    A rule with hf = "replicate" declares that a size is another one. It cannot declare this for all tensors
+    ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
+    """
+    if kind.axis_sharding is not None or "hf" not in kind.rule.fields or "*" in kind.rule.match:
+        return True
+    name = kind.tensor.name
+    if counts == "vocabulary":
+        return _TOKENS.search(name) is not None
+    return _find_layers(name) in map(_find_layers, names)
+
+
+def _find_layers(name: str) -> str:
+    """Return the part of a tensor's name before its first number or, without a number, its parent module."""
+    parts = name.split(".")
+    first = next((at for at, part in enumerate(parts) if part.isdigit()), max(0, len(parts) - 2))
+    return ".".join(parts[:first])
+
+
+def _is_replicated(kind: TensorKind) -> bool:
+    """Return whether a rule keeps a tensor complete. Biases of modules with sharded weights do not count."""
+    word = kind.rule.fields.get("hf")
+    return kind.axis_sharding is None and (word is None or not read_table("tp_styles.toml")[word])
+
+
+def _is_left(
+    kind: TensorKind, counts: str, size: int, padded: int, names: Sequence[str], config: Mapping[str, Any]
+) -> bool:
+    """Return whether a tensor that is not padded has an axis of ``size``, which is padded for ``names``."""
+    tensor, own = kind.tensor, kind.axis_sharding
+    if own is None and not _is_replicated(kind):
+        return False
+    hidden = {length for place, length in iter_sizes(config) if place[-1] == "hidden_size"}
+    for axis, length in enumerate(tensor.shape):
+        category, sharded = classify_axis(tensor, axis), own is not None and own.axis == axis
+        pack = own.pack if own is not None and sharded else 1
+        if counts == "inner" and length * pack in hidden:
+            continue
+        if (
+            sharded
+            and own is not None
+            and own.pad_to
+            and -(-length * pack // own.pad_to) * own.pad_to == padded
+        ):
+            continue
+        same = category == counts and _count_sizes(tensor.name, counts, length, pack, size) > 0
+        if own is None and category == counts and "quantization_config" in config:  # words or groups
+            same |= length > 1 and size % length == 0
+        if same and _has_size_of(kind, counts, names):
+            return True
+        if sharded and not category and counts == "inner" and length * pack == size:
+            return _find_layers(tensor.name) in map(_find_layers, names)
+    return False
 
 
 def _pad_replicated(
@@ -306,7 +381,7 @@ def _find_unpadded(matches: Matches, cuts: Sequence[TensorSharding], kind: Tenso
     )
     for other, cut in zip(matches.kinds, cuts, strict=True):
         tensor, own = other.tensor, other.axis_sharding
-        if own is None and other.rule.cuts:  # a bias of a sharded module, along its other axis
+        if own is None and not (_is_replicated(other) and _has_size_of(other, counts, [kind.tensor.name])):
             continue
         pack, axes = (1, range(len(tensor.shape))) if own is None else (own.pack, (own.axis,))
         same = (axis for axis in axes if tensor.shape[axis] * pack == size)

@@ -64,12 +64,16 @@ def copy_extents(
 
 @dataclass(frozen=True)
 class Placements:
-    """The unsharded files and tensors of a checkpoint, and the sharding of each tensor."""
+    """The unsharded files and tensors of a checkpoint, and the sharding of each tensor.
+
+    With a ``group_size``, padded rows of ``g_idx`` belong to new groups of this size. Other padding is zeros.
+    """
 
     ranks: int
     files: tuple[WholeFile, ...]
     tensors: tuple[StoredTensor, ...]
     cuts: tuple[TensorSharding, ...]
+    group_size: int = 0
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
@@ -89,6 +93,31 @@ class Placements:
         """Return the indices of the tensors of the selected kinds, for each file."""
         some, file = np.array([*kinds, False])[self.kinds[0]], locate_tensors(self.tensors)[:, 0]
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
+
+    def number_groups(self, rank: int, members: Table, places: Table) -> tuple[tuple[int, bytes], ...]:
+        """Return the groups of padded rows in tensors ``members`` of a rank's file, with their offsets in it.
+
+        ``places`` are the offsets of the tensors.
+        """
+        if not self.group_size:
+            return ()
+        found = []
+        for index, place in zip(members.tolist(), places.tolist(), strict=True):
+            tensor, cut = self.tensors[index], self.cuts[index]
+            shard = cut.shards[rank]
+            if not (cut.padded and shard is not None and tensor.name.endswith(".g_idx")):
+                continue
+            pieces = shard.pieces
+            begin = (
+                pieces[0].begin
+                if pieces
+                else sum(other.size for other in cut.shards[:rank] if other is not None)
+            )
+            held = pieces[0].size if pieces else 0
+            rows = np.arange(begin + held, begin + shard.size) // self.group_size
+            width = tensor.unit.bytes
+            found.append((place + held * width, rows.astype(f"<i{width}").tobytes()))
+        return tuple(sorted(found))
 
     def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
         """Return the bytes on each rank, with padding, of the tensors with indices ``members``, or of all."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -21,16 +22,17 @@ from splitops.sharding.assembly import assemble_files
 from splitops.sharding.auto import make_auto_plan
 from splitops.sharding.checkpoint import Checkpoint, read_checkpoint
 from splitops.sharding.distributed import is_distributed, read_distributed, reject_pickled
-from splitops.sharding.documents import read
+from splitops.sharding.documents import parse, read
 from splitops.sharding.expressions import Names
-from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, warn_of_heads
+from splitops.sharding.fitting import RankFit, fit_ranks, make_cuts, suggest_padding, warn_of_heads
 from splitops.sharding.foreign import find_rank_files, read_foreign_ranks
 from splitops.sharding.heads import HeadRule, find_head_rules
 from splitops.sharding.layouts import get_layout
-from splitops.sharding.manifest import SOURCE, has_manifest, make_manifest_files, read_ranks
+from splitops.sharding.manifest import MARK, SOURCE, has_manifest, make_manifest_files, read_ranks
 from splitops.sharding.padding import make_padded_config, pad_sizes, separate_sizes
 from splitops.sharding.placements import Placements, lay_out_checkpoint
 from splitops.sharding.plan_language import Matches, ShardRule, match_rules, read_shard_rules
+from splitops.sharding.quantised import find_group_size
 from splitops.sharding.tables import check_known
 from splitops.sharding.tensor_sharding import MAX_RANKS
 
@@ -153,7 +155,27 @@ def open_checkpoint(
         return read_ranks(found, allow_links=allow_links, strict=strict)
     if find_rank_files(found):
         return read_foreign_ranks(found, plan, allow_links=allow_links, strict=strict)
-    return read_checkpoint(found, allow_links=allow_links, strict=strict)
+    return _remove_mark(read_checkpoint(found, allow_links=allow_links, strict=strict))
+
+
+def _remove_mark(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint without the mark of a rank. Raise PlanError if it is one of several ranks."""
+    found = next(
+        (each for each in checkpoint.others if each.name == MARK and each.source.size < 1 << 16), None
+    )
+    mark = None
+    with contextlib.suppress(PlanError):  # another file of this name
+        mark = found and parse(found.source.read(0, found.source.size), found.source.name)
+    if not isinstance(mark, dict) or mark.keys() != {"run", "rank", "ranks"}:
+        return checkpoint
+    if mark["ranks"] != 1:
+        what = (
+            f"{checkpoint.name} is rank {shown(mark['rank'])} of {shown(mark['ranks'])}, not a complete model"
+        )
+        raise PlanError(f"{what}: name the folder of all ranks (splitops reshard or merge)")
+    warning = f"{shown(MARK)} is not copied: it marks the only rank of an earlier run"
+    others = tuple(each for each in checkpoint.others if each is not found)
+    return replace(checkpoint, others=others, warnings=(*checkpoint.warnings, warning))
 
 
 def plan(
@@ -209,15 +231,17 @@ def plan(
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
     _check_ranks((ranks,) if pad_for is None else (ranks, pad_for))
+    pad = pad_for is not None
     found = _match(
-        path, plan, layout, pad=pad_for is not None, like=like, allow_links=allow_links, strict=strict
+        path, plan, layout, pad=pad, separate=pad, like=like, allow_links=allow_links, strict=strict
     )
     checkpoint, (matches, unpadded) = found.checkpoint, found.pad(ranks, pad_for)
     with pause_gc():
         cuts = make_cuts(matches, ranks)
         own = tuple([cuts[kind] for kind in matches.numbers.tolist()])
     found.check_named()
-    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own)
+    group = find_group_size(checkpoint.config)
+    placements = Placements(ranks, checkpoint.files, checkpoint.tensors, own, group)
     heads = warn_of_heads(matches, found.heads, ranks, cuts)
     whole = (f'replicated on all ranks, since only the closing rule "*" matches: {found.unnamed}',)
     config = make_padded_config(matches, cuts, checkpoint.config, found.layout)
@@ -252,7 +276,8 @@ def find_ranks(
 
     Returns:
         The result for each number: whether the plan fits, repeats units such as heads, pads, or is impossible
-        for any of the tensors.
+        for any of the tensors. With ``pad``, it is impossible if :func:`plan` with ``pad_for`` fails. No
+        padding of attention heads is suggested, as that could change the results.
 
     Raises:
         PlanError: the checkpoint or the plan is malformed, no rule matches a tensor, or a number of ranks is
@@ -275,7 +300,9 @@ def find_ranks(
     """
     numbers = list(ranks)
     _check_ranks(numbers)
-    found = _match(path, plan, layout, pad=pad, like=like, allow_links=allow_links, strict=strict)
+    found = _match(
+        path, plan, layout, pad=pad, separate=True, like=like, allow_links=allow_links, strict=strict
+    )
     found.check_named()
     return tuple(found.fit(each, pad=pad) for each in numbers)
 
@@ -308,7 +335,10 @@ class _Matched(NamedTuple):
             matches, _ = self.pad(ranks, ranks if pad else None)
         except PlanError as error:
             return RankFit(ranks, "impossible", error.message)
-        return fit_ranks(matches, self.heads, ranks)
+        found = fit_ranks(matches, self.heads, ranks)
+        if pad and found.reason:  # all that can be padded is padded
+            return RankFit(ranks, "impossible", f"{found.reason}{suggest_padding(found)}")
+        return found
 
     def check_named(self) -> None:
         """Raise PlanError if the layout needs rules for tensors of rank 2 or more that only ``*`` matches."""
@@ -323,11 +353,12 @@ def _match(
     layout: str | None,
     *,
     pad: bool,
+    separate: bool,
     like: AnyPath | None,
     allow_links: bool,
     strict: bool,
 ) -> _Matched:
-    """Read a checkpoint and a plan, and match them. ``pad`` divides kinds for :func:`pad_sizes`."""
+    """Read a checkpoint and a plan, and match them. ``separate`` divides kinds by :func:`separate_sizes`."""
     document, called = _read_plan(plan)
     checkpoint = open_checkpoint(path, document, like=like, allow_links=allow_links, strict=strict)
     names = [tensor.name for tensor in checkpoint.tensors]
@@ -342,7 +373,7 @@ def _match(
         check_known(checkpoint.config, names)
     with pause_gc():
         matches = match_rules(rules, checkpoint.tensors, known)
-        matches = separate_sizes(matches, checkpoint.tensors) if pad else matches
+        matches = separate_sizes(matches, checkpoint.tensors) if separate else matches
     if pad and chosen == "dcp":
         raise PlanError("layout dcp has no padding: use hf or vllm (--layout)")
     unnamed = _find_unmatched(rules, matches.rules, checkpoint.tensors)
@@ -417,7 +448,7 @@ def check_ranks(path: AnyPath) -> None:
         usage += "their files. To merge a model into one file, use --out with .safetensors or .gguf"
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
-        names += [entry.name for entry in folder.glob("mp_rank_00/*.pt")]
+        names += [f"{entry.parent.name}/{entry.name}" for entry in folder.glob("mp_rank_*/*.pt")]
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 

@@ -156,3 +156,12 @@ def has_shared_offset(config: Mapping[str, Any]) -> bool:
     weights = _get_scheme(stated)
     offset = stated.get("format") == "pack-quantized" or weights.get("symmetric") is False
     return offset and weights.get("strategy") == "tensor"
+
+
+def find_group_size(config: Mapping[str, Any]) -> int:
+    """Return the rows of each group of GPTQ, or 0 if groups are not consecutive rows."""
+    stated = config.get("quantization_config")
+    if not isinstance(stated, dict) or stated.get("quant_method") != "gptq" or stated.get("desc_act"):
+        return 0
+    size = stated.get("group_size")
+    return size if type(size) is int and 0 < size < 1 << 31 else 0

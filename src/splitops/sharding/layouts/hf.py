@@ -49,8 +49,9 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
             known[shapes] = _lay_out_rank(placements, rank)
         forms = placements.make_extents(rank)
         for file, members, places in known[shapes]:
+            literals = (*file.literals, *placements.number_groups(rank, members, places))
             yield (
-                replace(file, name=f"{folder}/{file.name}"),
+                replace(file, name=f"{folder}/{file.name}", literals=literals),
                 copy_extents(forms, numbers[members], members, count, places),
             )
             count += 1
