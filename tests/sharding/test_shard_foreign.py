@@ -353,7 +353,7 @@ def cut_models(draw: st.DrawFn) -> tuple[Tensors, list[Tensors], dict[str, Any]]
             shape[axis] = sum(sizes)
             own = np.split(numbers(shape, index), np.cumsum(sizes)[:-1], axis)
             whole[name] = np.concatenate(own, axis)
-            rules.append({"match": name, "axis": axis - 3 * draw(st.booleans())})
+            rules.append({"match": name, "axis": axis - 3 * draw(st.booleans()), "even": False})
         elif kind == "whole":
             whole[name] = numbers(draw(st.lists(st.integers(0, 3), max_size=3)), index)
             own = [whole[name]] * ranks
@@ -469,7 +469,7 @@ UP, Q, K = (
         ),
         (
             every(Q, lambda a: a[:6]),
-            r"ranks of sizes \[6, 6, 6, 6\] along axis 0 are 24 in total, but .* \[32, 64\]",
+            r"ranks of sizes \[6, 6, 6, 6\] along axis 0 are 24 in total, but .* \[32\]",
         ),
         (
             every(K, lambda a: a[:3]),
@@ -590,3 +590,231 @@ def test_the_commands(tmp_path: Path) -> None:
     one = folder / "mp_rank_00" / "model_optim_rng.safetensors"
     message = run("merge", one, one, "--plan", "auto", "--out", tmp_path / "x", code=2)
     assert "--plan can be used only with a folder of ranks" in message
+
+
+# Sizes that config.json implies, and what is missing on all ranks ---------------------------------------
+
+
+def megatron(ranks: int, vocabulary: int = 40) -> list[Tensors]:
+    """Return ranks with names of Megatron-LM, whose embeddings have ``vocabulary`` rows."""
+    cut: list[Tensors] = [{} for _ in range(ranks)]
+    for seed, (name, (shape, axis)) in enumerate(MEGATRON.items()):
+        array = numbers((vocabulary, *shape[1:]) if shape[0] == 40 else shape, seed)
+        for rank in range(ranks):
+            cut[rank][name] = array if axis is None else np.split(array, ranks, axis)[rank]
+    return cut
+
+
+@pytest.mark.parametrize("prefix", ["", "language_model.", "module."])
+@pytest.mark.parametrize("planned", [False, True])
+def test_padding_of_untied_output_embeddings_is_removed(tmp_path: Path, prefix: str, planned: bool) -> None:
+    cut = [{f"{prefix}{name}": array for name, array in each.items()} for each in megatron(2, 64)]
+    folder = foreign(tmp_path / "ranks", cut)
+    globs = ["*word_embeddings.weight", "*output_layer.weight"]
+    rules: list[dict[str, Any]] = [
+        {"match": globs, "axis": 0, "pad_to": 64},
+        {"match": "*.linear_fc1.*", "axis": 0, "sections": [24, 24]},
+        {"match": "*.linear_qkv.*", "axis": 0},
+        {"match": ["*.linear_proj.weight", "*.linear_fc2.weight"], "axis": 1},
+        {"match": "*", "replicate": True},
+    ]
+    plan = ({"version": 1, "rule": rules},) if planned else ()
+    found = merged(folder, *plan)
+    said = sharding.merge(folder, *plan).checkpoint.warnings
+    for name in ("embedding.word_embeddings.weight", "output_layer.weight"):
+        assert found[prefix + name].shape == (40, 16)
+        assert f"tensor '{prefix}{name}': 24 padded rows are removed" in said
+
+
+def test_padding_of_an_unknown_vocabulary_is_not_silent(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "ranks", megatron(2, 64), None)
+    said = "\n".join(sharding.merge(folder).checkpoint.warnings)
+    assert "'output_layer.weight': any padding remains, as config.json has no vocab_size" in said
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0, "pad_to": 64}]}
+    with pytest.raises(PlanError, match="may be padded or not: set sections in the plan or the size in"):
+        sharding.merge(folder, rules)
+
+
+SIZES = {
+    "embedding.word_embeddings.weight": lambda a: a[:, :8],
+    "decoder.layers.0.self_attention.linear_qkv.weight": lambda a: a[:8],
+    "decoder.layers.0.self_attention.linear_qkv.bias": lambda a: np.concatenate([a, a]),
+    "decoder.layers.0.self_attention.linear_proj.weight": lambda a: a[:, :12],
+    "decoder.layers.0.mlp.linear_fc1.weight": lambda a: a[:20],
+    "decoder.layers.0.mlp.linear_fc2.weight": lambda a: a[:, :8],
+    "decoder.final_layernorm.weight": lambda a: a[:8],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_each_size_of_megatron_is_that_of_the_configuration(tmp_path: Path, name: str) -> None:
+    cut = megatron(2)
+    for each in cut:
+        each[name] = SIZES[name](each[name])
+    with pytest.raises(PlanError, match=r"config.json require|as the columns of") as found:
+        sharding.merge(foreign(tmp_path / "ranks", cut))
+    assert name.removesuffix(".weight") in str(found.value) or "linear_fc1" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        (f"{LAYER}.mlp.down_proj.weight", lambda a: a[:, :8]),  # 16 in total: the hidden size
+        (f"{LAYER}.self_attn.o_proj.weight", lambda a: np.concatenate([a, a, a], 1)),
+        (f"{LAYER}.self_attn.q_proj.weight", lambda a: np.concatenate([a, a, a])),
+        (f"{LAYER}.self_attn.k_proj.weight", lambda a: a[:, :8]),
+        (f"{LAYER}.input_layernorm.weight", lambda a: a[:8]),
+        ("model.norm.weight", lambda a: a[:8]),
+        ("lm_head.weight", lambda a: a[:, :12]),
+    ],
+)
+def test_each_size_of_a_decoder_is_that_of_the_configuration(tmp_path: Path, name: str, make) -> None:
+    cut = parts(llama(), 2)
+    for each in cut:
+        each[name] = make(each[name])
+    with pytest.raises(PlanError, match=r"config.json requires? .*\["):
+        sharding.merge(foreign(tmp_path / "ranks", cut))
+    rules = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+    same_on_all = [cut[0], cut[0]]
+    folder = foreign(tmp_path / "planned", same_on_all)
+    said = "\n".join(sharding.merge(folder, rules).checkpoint.warnings)
+    assert f"tensor '{name}': axis" in said
+    with pytest.raises(PlanError, match=r"config.json requires .*Leave out --strict"):
+        sharding.merge(folder, rules, strict=True)
+
+
+@pytest.mark.parametrize("name", ["up_proj", "down_proj"])
+def test_the_size_of_experts_is_theirs(tmp_path: Path, name: str) -> None:
+    config = CONFIG | {"model_type": "qwen3_moe", "moe_intermediate_size": 8}
+    whole = llama() | {
+        f"{LAYER}.mlp.experts.{n}.weight": numbers(shape)
+        for n, shape in experts(("gate_proj", "up_proj", "down_proj"), 8).items()
+    }
+    whole = {name: array for name, array in whole.items() if "bias" not in name}
+    same(merged(foreign(tmp_path / "ranks", [whole], config)), whole)
+    key = f"{LAYER}.mlp.experts.1.{name}.weight"
+    whole[key] = numbers((16, 24) if name == "down_proj" else (24, 16))
+    with pytest.raises(PlanError, match=rf"experts.1.{name}.weight.*config.json requires? \[8\]"):
+        sharding.merge(foreign(tmp_path / "other", [whole], config))
+
+
+def test_a_fused_gate_of_queries_is_known_by_the_configuration(tmp_path: Path) -> None:
+    whole = llama() | {Q: numbers((64, 16))}
+    folder = foreign(tmp_path / "ranks", parts(whole, 2), CONFIG | {"attn_output_gate": True})
+    same(merged(folder), whole)
+
+
+def test_unequal_parts_are_rejected_unless_the_plan_has_them(tmp_path: Path) -> None:
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(META.items())}
+    cut = [
+        {n: a if META[n][1] is None else np.split(a, 2, META[n][1])[rank] for n, a in whole.items()}
+        for rank in range(2)
+    ]
+    name = "layers.0.feed_forward.w2.weight"
+    cut[1][name] = cut[1][name][:, :9]
+    folder = foreign(tmp_path / "ranks", cut, None, as_consolidated)
+    (folder / "params.json").write_text(json.dumps({"dim": 16, "n_heads": 4, "n_kv_heads": 2}))
+    with pytest.raises(PlanError, match=r"unequal sizes \[12, 9\] along axis 1 .* even = false"):
+        sharding.merge(folder)
+    short = foreign(tmp_path / "short", [{"x": numbers((3,))}, {"x": numbers((1,))}], None)
+    rules: dict[str, Any] = {"version": 1, "rule": [{"match": "x", "axis": 0}]}
+    with pytest.raises(PlanError, match=r"unequal sizes \[3, 1\]"):
+        sharding.merge(short, rules)
+    rules["rule"][0]["even"] = False
+    assert merged(short, rules)["x"].shape == (4,)
+    chunks = foreign(tmp_path / "chunks", [{"x": numbers((3,))}, {"x": numbers((2,))}], None)
+    del rules["rule"][0]["even"]
+    assert merged(chunks, rules)["x"].shape == (5,)  # as the rule cuts 5
+    rules["rule"][0]["even"] = True
+    with pytest.raises(PlanError, match=r"unequal sizes \[3, 2\]"):
+        sharding.merge(chunks, rules)
+
+
+def test_projections_that_do_not_fit_each_other_are_rejected_without_a_configuration(tmp_path: Path) -> None:
+    cut = megatron(2)
+    for each in cut:
+        name = "decoder.layers.0.mlp.linear_fc1.weight"
+        each[name.replace(".0.", ".1.")] = each[name][:12]
+        each[name.replace(".0.", ".1.").replace("fc1", "fc2")] = each[name.replace("fc1", "fc2")]
+    with pytest.raises(PlanError, match=r"layers.1.mlp.linear_fc1.weight' of rank 0 has 12 rows, not 2 x 12"):
+        sharding.merge(foreign(tmp_path / "ranks", cut, None))
+
+
+def as_engine(folder: Path, ranks: Sequence[Tensors]) -> None:
+    for rank, tensors in enumerate(ranks):
+        for number in range(3):
+            own = {name: tensors[name] for name in list(tensors)[number::3]}
+            write(folder / f"model-rank-{rank}-part-{number}.safetensors", own)
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+@pytest.mark.parametrize(
+    ("layout", "name"), [(as_engine, "model-rank-{}-part-{}"), (as_pieces, "tp_{:02}_{:02}")]
+)
+def test_gaps_in_the_numbers_of_files_are_rejected(tmp_path: Path, layout, name: str, gap: int) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 2), layout=layout)
+    for rank in range(2):
+        (folder / f"{name.format(rank, gap)}.safetensors").unlink()
+    with pytest.raises(PlanError, match=rf"of rank 0: file {gap} is missing"):
+        sharding.merge(folder)
+
+
+@pytest.mark.parametrize("lost", ["non-tp.safetensors", "tp_*_02.safetensors"])
+def test_files_that_are_missing_on_all_ranks_are_noticed(tmp_path: Path, lost: str) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 2), layout=as_pieces)
+    for path in folder.glob(lost):
+        path.unlink()
+    with pytest.raises(PlanError, match=r"lacks|no embeddings|no final norm") as found:
+        sharding.merge(folder)
+    assert "missing on all ranks" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        ("layers.1.mlp", "layer 1 of 'model.layers' lacks 'mlp.down_proj.weight', which other layers have"),
+        ("k_proj", "layer 0 of 'model.layers' lacks 'self_attn.k_proj', although it has 'self_attn.q_proj'"),
+        ("layers.1.", "layer 1 of 2 of 'model.layers' has no tensors"),
+        ("embed_tokens", "there are layers, but no embeddings"),
+        ("model.norm", "there are layers, but no final norm"),
+    ],
+)
+def test_tensors_that_are_missing_on_all_ranks_are_noticed(tmp_path: Path, lost: str, says: str) -> None:
+    cut = parts(llama(), 2)
+    for each in cut:
+        each |= {name.replace(".0.", ".1."): array for name, array in each.items() if ".0." in name}
+    complete = foreign(tmp_path / "complete", cut, CONFIG | {"num_hidden_layers": 2})
+    assert sharding.merge(complete, strict=True).checkpoint.warnings == ()
+    cut = [{name: array for name, array in each.items() if lost not in name} for each in cut]
+    folder = foreign(tmp_path / "ranks", cut, CONFIG | {"num_hidden_layers": 2})
+    assert says in sharding.merge(folder).checkpoint.warnings
+    with pytest.raises(PlanError, match="Leave out --strict"):
+        sharding.merge(folder, strict=True)
+
+
+def test_rules_that_match_nothing_and_the_glob_of_a_tensor_are_named(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "ranks", [{"a": numbers((2,)), "b": numbers((2,))}] * 2, None)
+    rules: list[dict[str, Any]] = [{"match": ["a", "b"], "axis": 0}, {"match": "c", "axis": 0}]
+    found = sharding.merge(folder, {"version": 1, "rule": [*rules, {"match": "*", "replicate": True}]})
+    assert found.checkpoint.warnings == ("rule 2 ('c') matches no tensor",)
+    rules[0]["axis"] = 1
+    folder = foreign(tmp_path / "other", [{"b": numbers((2,))}] * 2, None)
+    with pytest.raises(PlanError, match=r"tensor 'b', rule 1 \('b'\): axis 1"):
+        sharding.merge(folder, {"version": 1, "rule": rules})
+
+
+def test_padding_is_not_the_advice_for_what_is_too_small(tmp_path: Path) -> None:
+    cut = parts(llama(), 4)[:3]
+    with pytest.raises(PlanError, match=r"30 in total, but .*40\]$"):
+        sharding.merge(
+            foreign(tmp_path / "ranks", [{"lm_head.weight": each["lm_head.weight"]} for each in cut])
+        )
+
+
+@pytest.mark.parametrize("command", ["merge", "reshard"])
+def test_a_folder_is_not_named_like_a_file(tmp_path: Path, command: str) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 2))
+    more = ("--ranks", 2) if command == "reshard" else ()
+    said = run(command, folder, *more, "--out", tmp_path / "one.safetensors", code=2)
+    assert "is a file name" in said.replace("\n", " ")
+    assert not (tmp_path / "one.safetensors").exists()

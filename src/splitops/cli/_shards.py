@@ -129,6 +129,8 @@ def shard_folder(
     for name, value in (("--ranks", ranks), ("--out", out)):
         if value is None and not preview:
             raise click.UsageError(f"Missing option '{name}'.")
+    if out is not None and _is_file_name(out):
+        raise click.BadParameter(f"{out} is a file name: ranks are a folder", param_hint="'--out'")
     _check_plan(plan_)
     if listed:
         _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
@@ -196,6 +198,9 @@ def merge_ranks(
     from splitops.sharding import merge
 
     reject_digests(how)
+    if _is_file_name(out):
+        what = f"{out} is a file name, but ranks are merged into a folder. Use --out MODEL, and then"
+        raise click.BadParameter(f"{what} splitops merge MODEL --out {out}", param_hint="'--out'")
     _check_plan(plan)
     made = merge(folder, plan, like=like, **options)
     result = run_plan(made, out, how)
@@ -204,6 +209,11 @@ def merge_ranks(
         return
     print_warnings(made.checkpoint.warnings)
     print_result(result)
+
+
+def _is_file_name(out: Path) -> bool:
+    """Return whether a path that is to be a folder has the extension of a model's file."""
+    return out.suffix.lower() in (".safetensors", ".gguf", ".onnx") and not out.is_dir()
 
 
 def reject_digests(how: CliRunOptions) -> None:

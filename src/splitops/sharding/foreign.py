@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
-from splitops.errors import PlanError, SplitError, brief, shown_path
+from splitops.errors import PlanError, SplitError, brief, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
 from splitops.files.folders import INDEX, find_other_files
@@ -45,6 +45,7 @@ from splitops.sharding.plan_language import (
     make_axis_sharding,
     read_shard_rules,
 )
+from splitops.sharding.roles import Roles, find_missing
 from splitops.sharding.tables import read_table
 from splitops.sharding.tensor_sharding import (
     MAX_RANKS,
@@ -55,19 +56,22 @@ from splitops.sharding.tensor_sharding import (
     shard_axis,
 )
 
-_ENGINE: Final = r"model-rank-(\d{1,6})-part-\d+\.safetensors"
+_ENGINE: Final = r"model-rank-(\d{1,6})-part-(\d{1,9})\.safetensors"
+_PIECES: Final = r"tp_(\d{1,6})_(\d{1,9})\.safetensors"
 _FILES: Final = (
     _ENGINE,
     r"consolidated\.(\d{1,6})\.safetensors",
     r"mp_rank_(\d{1,6})/[^/]+\.safetensors",
     r"(?:.*[._-])?mp_rank_(\d{1,6})(?:_model_states)?\.safetensors",
-    r"tp_(\d{1,6})_\d+\.safetensors",
+    _PIECES,
     r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors",
 )
 """File name patterns of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two patterns), and the layout ``hf``."""
 _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, with the corresponding keys of ``params.json`` in Meta's models."""
+_MAX_DOUBTS: Final = 20
+"""Maximum number of messages about tensors that may be missing. Others are only counted."""
 _Parts = Sequence[StoredTensor | None]
 """The part of a tensor on each rank. It is None if the rank does not have the tensor."""
 _Solved = tuple[tuple[int, ...], TensorSharding]
@@ -109,6 +113,7 @@ def read_foreign_ranks(
             f"{shown_path(path)} has only the ranks {brief(sorted({*found.values()}))} of {ranks}"
         )
     files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # shared by all ranks
+    numbered = _check_numbers(path, found)
     raise_file_limit(len(files))
     sources = [LocalFile(name, folder) for name in files]
     others, left, strays = find_other_files(folder, names, files)
@@ -129,7 +134,21 @@ def read_foreign_ranks(
     document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
     solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
     firsts = [next(part for part in own if part is not None) for own in parts.values()]
-    rules = assign_rules(read_shard_rules(document), firsts)[1]
+    known = read_shard_rules(document)
+    rules = assign_rules(known, firsts)[1]
+    doubts = [*find_missing(parts, config)]
+    if doubts and numbered and plan is None:
+        raise PlanError(
+            f"{shown_path(path)}: {doubts[0]}. Files are missing on all ranks: copy them there, or set a "
+            "plan (--plan FILE) if the model is complete"
+        )
+    if plan is not None:
+        used = {rule.number for rule in rules}
+        doubts += [
+            f"{each.label} matches no tensor"
+            for each in known
+            if each.number not in used | _list_closing(known)
+        ]
     solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
     groups = group_by_size([tensor.size for tensor, _ in solved], 5 << 30)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
@@ -147,8 +166,39 @@ def read_foreign_ranks(
             *warn_of_strays(folder, strays, f"the ranks of {shown_path(path)}", parts, strict=strict),
             *left,
             *solver.warnings,
+            *_warn(path, [*doubts, *solver.doubts], strict=strict),
         ),
     )
+
+
+def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
+    """Return whether the files of ranks are numbered from 0 on each rank. Raise PlanError for a gap."""
+    numbers: dict[int, set[int]] = {}
+    for name, rank in found.items():
+        if (match := re.fullmatch(f"{_ENGINE}|{_PIECES}", name)) is not None:
+            numbers.setdefault(rank, set()).add(int(match[2] or match[4]))
+    for rank, own in numbers.items():
+        if (gap := next(number for number in range(len(own) + 1) if number not in own)) < len(own):
+            raise PlanError(
+                f"{shown_path(path)} has the files {brief(sorted(own))} of rank {rank}: file {gap} is missing"
+            )
+    return bool(numbers)
+
+
+def _list_closing(rules: Sequence[ShardRule]) -> set[int]:
+    """Return the number of the closing rule ``*``, which may match nothing, or an empty set."""
+    return {rule.number for rule in rules[-1:] if "*" in rule.match}
+
+
+def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
+    """Return warnings about missing or wrong tensors. Raise PlanError for the first if ``strict``."""
+    if doubts and strict:
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        raise PlanError(
+            f"{shown_path(path)}: {doubts[0]}{more}. Leave out --strict (in Python: strict=True) to merge it"
+        )
+    hidden = [f"{len(doubts) - _MAX_DOUBTS} more such messages"] if len(doubts) > _MAX_DOUBTS else []
+    return [*doubts[:_MAX_DOUBTS], *hidden]
 
 
 def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
@@ -161,6 +211,7 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: s
         if all(found):
             inner = found[1][0][1]
             is_fused = found[0][0][0] == 2 * inner
+            _check_pairs(matrices, known, 2 if is_fused else 1)
             weight = {"hf": "packed_colwise"} if is_fused else {"axis": 0}
             bias = {"axis": 0} | ({"sections": [inner * ranks] * 2} if is_fused else {})
             up = known["up"], known["up"].replace(".weight", ".bias")
@@ -168,6 +219,18 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: s
             fused = [{"match": match, **rule} for match, rule in zip(up, (weight, bias), strict=True)]
             return {"version": 1, "rule": [*fused, *cut, {"match": "*", "replicate": True}]}
     return make_auto_plan(config, [*parts], layout)
+
+
+def _check_pairs(shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any], times: int) -> None:
+    """Check that each matrix of the glob ``up`` has ``times`` the inner size of its matrix of ``down``."""
+    up, down = (known[key].rpartition("*")[2] for key in ("up", "down"))
+    for name, shape in shapes.items():
+        reader = name.removesuffix(up) + down
+        if name.endswith(up) and reader in shapes and shape[0] != times * shapes[reader][1]:
+            raise PlanError(
+                f"{shown(name)} of rank 0 has {shape[0]} rows, not {times} x {shapes[reader][1]} as the "
+                f"columns of {shown(reader)} require: write a plan (--plan FILE) if this is right"
+            )
 
 
 def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents:
@@ -191,22 +254,44 @@ class _Solver:
     def __init__(self, config: Mapping[str, Any], names: Names, *, automatic: bool) -> None:
         self._config, self._names, self._automatic = config, names, automatic
         self._sizes = [(place[-1], size) for place, size in iter_sizes(config)]
+        self._roles = Roles(config, names)
         self._known: dict[tuple[object, ...], _Solved] = {}
         self.warnings: list[str] = []
+        self.doubts: list[str] = []
 
     def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
         """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
         first = next(part for part in parts if part is not None)
         kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
-        counts = tuple(classify_axis(first, axis) for axis in range(len(first.shape)))
-        key = rule.number, "place" in rule.fields, kinds, counts
+        axes = range(len(first.shape))
+        counts = tuple(classify_axis(first, axis) for axis in axes)
+        roles = tuple(frozenset(self._roles.find_sizes(first, axis)) for axis in axes)
+        named = first.name if "vocabulary" in counts else ""  # each gets its own warning about padding
+        key = rule.number, "place" in rule.fields, kinds, counts, roles, named
         try:
             if key not in self._known:
                 self._known[key] = self._solve(rule, first, parts)
             shape, cut = self._known[key]
+            self._check_shape(rule, first, shape)
             return make_tensor(first.name, first.code, list(shape), 0), cut
         except (SplitError, ValueError) as error:
-            raise PlanError(f"{first.label}, {rule.label}: {error}") from error
+            raise PlanError(f"{first.label}, {rule.label_for(first.name)}: {error}") from error
+
+    def _check_shape(self, rule: ShardRule, first: StoredTensor, shape: Sequence[int]) -> None:
+        """Check the sizes of an unsharded tensor by ``config.json``.
+
+        A plan of one's own may set other sizes with ``sections``. There is a warning if it does not.
+        """
+        for axis, size in enumerate(shape):
+            known = sorted(self._roles.find_sizes(first, axis))
+            stated = (
+                not self._automatic and "sections" in rule.fields and axis == find_axis(rule, first.shape)
+            )
+            if known and size not in known and not stated:
+                what = f"axis {axis} has size {size} when merged, but config.json requires {brief(known)}"
+                if self._automatic:
+                    raise PlanError(f"{what}. If it is right, write a plan (--plan FILE)")
+                self.doubts.append(f"{first.label}: {what}")
 
     def _solve(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> _Solved:
         placed = "place" in rule.fields
@@ -242,6 +327,8 @@ class _Solver:
         counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
         known = [*self._list_sizes(rule, first, axis)] if axis == find_axis(rule, first.shape) else []
         smaller = [size for size in known if size < total]
+        if not known and axis == find_axis(rule, first.shape):
+            self._check_padding(rule, first, counts, total)
         size = total if total in known or not known else max(smaller, default=min(known))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
         own = make_axis_sharding(rule, shape, self._names)
@@ -252,7 +339,10 @@ class _Solver:
             raise PlanError(
                 f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
             )
-        if own.sections is None and total == size:  # the parts may have any sizes
+        if own.sections is None and total == size:
+            self._check_sizes(
+                rule, own, sizes, is_known=total in {*known, *self._roles.find_sizes(first, axis)}
+            )
             places = zip(accumulate(sizes, initial=0), sizes, strict=False)
             shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
             return shape, TensorSharding(axis, tuple(shards))
@@ -267,10 +357,34 @@ class _Solver:
                 if cut.padded:
                     self.warnings.append(f"{first.label}: {cut.padded - size} padded rows are removed")
                 return shape, cut
-        advice = f". If the rest is padding, set pad_to = {total}" if counts == "vocabulary" else ""
+        pads = counts == "vocabulary" and total > size
+        advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
         raise PlanError(
             f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
             f"config.json require {brief(known or [size])}{advice}"
+        )
+
+    def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
+        """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
+        if "pad_to" in rule.fields and "sections" not in rule.fields:
+            raise PlanError(
+                f"the size {total} may be padded or not: set sections in the plan or the size in config.json"
+            )
+        if self._automatic and counts == "vocabulary":
+            self.warnings.append(f"{first.label}: any padding remains, as config.json has no vocab_size")
+
+    def _check_sizes(self, rule: ShardRule, own: AxisSharding, sizes: list[int], *, is_known: bool) -> None:
+        """Reject unequal parts, unless the rule makes them, allows them, or ``config.json`` has their sum."""
+        if len({*sizes}) == 1 or rule.fields.get("even") is False or (is_known and self._automatic):
+            return
+        if not self._automatic and (is_known or "even" not in rule.fields):
+            with contextlib.suppress(SplitError):
+                shards = shard_axis(own, sum(sizes), len(sizes)).shards
+                if [shard and shard.size for shard in shards] == sizes:
+                    return
+        advice = "set even = false in its rule" if not self._automatic else "write a plan with even = false"
+        raise PlanError(
+            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
         )
 
     def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:
@@ -280,6 +394,9 @@ class _Solver:
             yield sum(map(self._names.evaluate, sections))
             return
         counts, pack = classify_axis(first, axis), self._names.evaluate(rule.fields.get("pack", 1))
+        if pack == 1 and (own_sizes := self._roles.find_sizes(first, axis)):
+            yield from sorted(own_sizes)
+            return
         if counts in (QUERIES, KEYS) and re.search(r"\.([qkvo]_proj|w[qkvo])\.", first.name):
             with contextlib.suppress(PlanError):
                 own = {size for key, size in self._sizes if "head_dim" in key}

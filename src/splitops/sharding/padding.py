@@ -19,7 +19,8 @@ from splitops.sharding.tensor_sharding import AxisSharding, TensorSharding
 
 _NAMES: Final = {
     "vocabulary": re.compile(
-        r"embed|lm_head|vocab|wte|predictions|logits|(^|\.)(output|shared)\.(weight|bias)$"
+        r"embed|lm_head|vocab|wte|predictions|logits"
+        r"|(^|\.)(output(_layer|_projection)?|shared)\.(weight|bias)$"
     ),
     "inner": re.compile(
         r"mlp|moe|ffn|feed_forward|expert|intermediate|(^|[._])(up|down|gate|fc\d?|w[123])[._]"
@@ -337,8 +338,8 @@ def make_padded_config(
     for kind in lost:
         axis = kind.axis_sharding.axis if kind.axis_sharding is not None else 0
         warnings.append(
-            f"config.json has no size for axis {axis} of {shown(kind.tensor.name)}, which {kind.rule.label} "
-            "pads: set it when you load the ranks"
+            f"config.json has no size for axis {axis} of {shown(kind.tensor.name)}, which "
+            f"{kind.rule.label_for(kind.tensor.name)} pads: set it when you load the ranks"
         )
     text = f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode() if changed else None
     return PaddedConfig(text, tuple(dict.fromkeys(warnings)))

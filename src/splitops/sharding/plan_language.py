@@ -13,7 +13,7 @@ from splitops.files.extents import Table
 from splitops.files.tensors import StoredTensor, iter_field, number_keys
 from splitops.sharding.documents import validate
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import Globs, list_wildcards
+from splitops.sharding.globs import Globs, list_wildcards, match_glob
 from splitops.sharding.tables import read_table
 from splitops.sharding.tensor_sharding import (
     AxisSharding,
@@ -39,6 +39,11 @@ class ShardRule:
     def label(self) -> str:
         """The name of the rule in messages."""
         return f"rule {self.number} ({shown(self.match[0])})"
+
+    def label_for(self, name: str) -> str:
+        """Return the name of the rule in messages about a tensor: with the glob that matches it."""
+        glob = next((glob for glob in self.match if match_glob(glob, name) is not None), self.match[0])
+        return f"rule {self.number} ({shown(glob)})"
 
     @property
     def cuts(self) -> bool:
@@ -127,7 +132,7 @@ class TensorKind:
 
     def add_context(self, message: str) -> str:
         """Return a message with the names of the tensor and the rule."""
-        return f"{self.tensor.label}, {self.rule.label}: {message}"
+        return f"{self.tensor.label}, {self.rule.label_for(self.tensor.name)}: {message}"
 
 
 @dataclass(frozen=True)
