@@ -78,8 +78,8 @@ class Where:
     """
 
     model: str | None = None
-    """Path of the model's file as the caller passed it, or the graph's name if an ONNX model in memory
-    runs."""
+    """Path of the model file as the caller passed it, or the name of the graph when an ONNX model is run
+    from memory."""
     graph: str | None = None
     """Path of the subgraph or function in the model; None is the main graph."""
     node: str | None = None

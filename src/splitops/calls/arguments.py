@@ -35,10 +35,10 @@ _READABLE: Final = (int, float, str, list, tuple, range, np.ndarray, np.generic,
 def bind_call(
     schema: OperatorSchema, data: Fact, arguments: Mapping[str, Any], unknown: Sequence[str] = ()
 ) -> Binding:
-    """Bind a call: each argument becomes the attribute or the input that the operator version has for it.
+    """Bind a call: pass each argument as the attribute or input that this operator version has for it.
 
-    None is an absent argument, and None in a list of lengths an unknown length. For names in ``unknown``,
-    None is an argument that is set to an unknown value.
+    None means that an argument is absent; in a list of lengths, it means an unknown length. For a name in
+    ``unknown``, None means that the argument is set but its value is unknown.
     """
     compiled = compile_schema(schema)
     attributes: dict[str, Any] = {}
@@ -115,7 +115,10 @@ def _make_attribute(value: Any) -> Any:
 
 
 def _make_input(value: Any, floats: ElementType | None) -> Fact:
-    """Return the :class:`Fact` about an input. Python integers are int64, and floats have type ``floats``."""
+    """Return the :class:`Fact` about an input.
+
+    Python integers are int64. Lists with floats have type ``floats``, or float64 if it is None.
+    """
     if value is None:
         return Fact()
     if isinstance(value, Fact):

@@ -1,4 +1,4 @@
-"""``splitops reshard``: change the number of ranks, the plan or the layout of a folder of ranks."""
+"""``splitops reshard``: change the number of ranks, the plan or the layout of a sharded checkpoint."""
 
 from __future__ import annotations
 

@@ -266,7 +266,10 @@ class StagedFiles:
             staging.retention = Retention.NEVER
 
     def _iter_moves(self) -> Iterator[_Staged]:
-        """Yield the moves: one for a new folder, or one per name in it if others have created the folder."""
+        """Yield what to move into place: each file, and each new folder as a whole.
+
+        If another process has created such a folder meanwhile, yield each name in it instead.
+        """
         new: dict[Path, _Folder | None] = {}
         """The paths for each new folder, by its draft; None if it is moved as one."""
         for staged in self._files:

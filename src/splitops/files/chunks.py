@@ -57,7 +57,7 @@ class ChunkCopies:
 
     @property
     def one_process(self) -> str | None:
-        """Description of the targets for messages if a cluster cannot write them, or None if it can."""
+        """What only a single process can write, for messages; None if a cluster can write it, too."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property

@@ -182,7 +182,10 @@ def plan_contents_by_size(
     others: Sequence[SidecarFile] = (),
     warnings: tuple[str, ...] = (),
 ) -> FilePlan:
-    """Make the plan of :func:`plan_by_size`, for files whose names begin with ``stem``."""
+    """Plan files of limited size, as :func:`plan_by_size` does, for contents that are already open.
+
+    File names begin with ``stem``.
+    """
     to = to or contents.format
     if max_size < 1:
         raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")

@@ -170,12 +170,12 @@ class Report:
 
 
 class Kept(str):
-    """The note on the exception that interrupted a run: the folder that was kept.
+    """Note on the exception that interrupted a run. It names the folder that was kept, if any.
 
     Attributes:
-        folder: the hidden folder, or None if nothing is kept.
-        done: tensor bytes that are copied.
-        total: tensor bytes of the run.
+        folder: the hidden folder, or None if nothing was kept.
+        done: tensor bytes copied so far.
+        total: all tensor bytes of the run.
     """
 
     folder: Path | None

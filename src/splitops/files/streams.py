@@ -101,7 +101,7 @@ class Stream(Source):
         return found
 
     def read_identity(self) -> list[Any]:
-        """Return the identity of the compressed file."""
+        """See :meth:`Source.read_identity`. The properties are those of the compressed file."""
         return self._file.read_identity()
 
     def copy_to(self, file: Any, stretches: Sequence[ByteRange]) -> None:

@@ -19,7 +19,7 @@ from splitops.sharding.globs import Globs, fill_glob, list_wildcards, match_glob
 _MAX_ROWS: Final = 1 << 22
 _MAX_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
-"""Extents between a part and the fused tensor, relative to the first byte of each."""
+"""Extents that copy a part to or from a fused tensor, with offsets from the first byte of each tensor."""
 Copied = tuple[int, Form]
 """The index of a tensor, and the extents of its bytes."""
 _Part = tuple[tuple[int, ...], Form]

@@ -20,7 +20,10 @@ from splitops.sharding.tensor_sharding import TensorSharding, shard_extents
 
 
 class FileLayout(NamedTuple):
-    """Files to write, and the extents to them, whose sources are indices of tensors, not of files."""
+    """Files to write, and the extents that fill them.
+
+    The source of an extent is the index of a tensor, not of a file.
+    """
 
     files: Sequence[TargetFile]
     extents: Extents
@@ -33,7 +36,7 @@ class FileLayout(NamedTuple):
 
 
 LaidFile = tuple[TargetFile, Extents]
-"""A file, and the extents to it. The target of these extents is the index of the file in its layout."""
+"""A file, and the extents that fill it. Their target is the index of the file in its layout."""
 
 
 def lay_out_file(

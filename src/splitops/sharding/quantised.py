@@ -82,7 +82,11 @@ def _read_packing(stated: _Stated) -> _Values:
 
 
 def _find_storage(method: Any, out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    """Return the kind of storage of a quantisation method ("" for none), and values for its rules."""
+    """Return how a quantisation method stores weights, and values to fill in.
+
+    The first is the name of a set of rules ("" if none are needed). ``out`` is set if the outputs of the
+    layer are sharded.
+    """
     match method:
         case "awq":
             if str(stated.get("version", "gemm")).lower() != "gemm":
@@ -116,7 +120,7 @@ def _read_block(stated: _Stated, key: str) -> _Values:
 
 
 def _find_compressed_storage(out: bool, stated: _Stated, names: Sequence[str]) -> tuple[str, _Values]:
-    """Return the kind of storage of compressed-tensors, and values for its rules."""
+    """Return the result of :func:`_find_storage` for the method compressed-tensors."""
     weights = _get_scheme(stated)
     packed = any(name.endswith(".weight_packed") for name in names)
     form, strategy = str(stated.get("format")), weights.get("strategy")

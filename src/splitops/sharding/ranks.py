@@ -56,7 +56,9 @@ class RankTensor(LazyTensor):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
-        """Return a ``torch.Tensor`` on the mapped file. Writing to it changes the memory, but not the file.
+        """Return a ``torch.Tensor`` backed by the mapped file.
+
+        Writing to it changes the memory, but not the file.
 
         Raises:
             ArrayError: PyTorch has not been imported, or has no dtype for the elements.

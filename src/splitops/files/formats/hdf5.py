@@ -289,9 +289,10 @@ class _Dataset:
 
 
 def _get_coding(dataset: Any) -> object:
-    """Return the key of the encoding, or None if a filter has checksums.
+    """Return a value that is equal for datasets whose chunks are encoded alike.
 
-    Such a filter only checks chunks that it decodes, so chunks must not be copied undecoded.
+    Return None if a filter has checksums. Such a filter checks only chunks that it decodes, so they must
+    not be copied undecoded.
     """
     properties = dataset.id.get_create_plist()
     filters = [properties.get_filter(number) for number in range(properties.get_nfilters())]

@@ -90,7 +90,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Return whether a file exists."""
+        """Return whether the folder has a file at the path ``key``."""
         with open_inside(self._folder, key) as file:
             return file is not None
 

@@ -146,7 +146,7 @@ class Target:
         return {}
 
     def select_limits(self, schema: OperatorSchema) -> tuple[Limit, ...]:
-        """Return the limits with conditions that affect an operator; quirks are not included."""
+        """Return the limits that affect an operator, except limits of quirks, which have no conditions."""
         if schema not in self._by_operator:
             found = tuple(limit for limit in self.limits if limit.when and limit.concerns(schema))
             self._by_operator[schema] = found

@@ -49,7 +49,7 @@ class CanonicalNode:
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
-        """Build the canonical form of a node."""
+        """Copy a node, with its values named by position, their types, and its small constant inputs."""
         proto = ir.serde.serialize_node(node)
         names = _name_values(node)
         types = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FixStatus(StrEnum):
-    """Result of a fix for a split."""
+    """Whether a split needed a rewrite to run correctly, and whether one was found."""
 
     UNCHANGED = "unchanged"
     """The runtimes execute the split correctly without a change."""

@@ -475,7 +475,10 @@ class Editor(ABC):
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def enqueue(self, node: ir.Node | None) -> None:
-        """Append a node to the worklist, and discard its cached facts and visits."""
+        """Append a node to the worklist. Do nothing for None or a removed node.
+
+        Its cached facts are forgotten, and so is which rewrites have visited its first input.
+        """
         if node is not None and node.graph is not None:
             self._facts.pop(node, None)
             self._looked.pop(node.inputs[0] if node.inputs else None, None)

@@ -166,7 +166,7 @@ def add_initializer(graph: ir.Graph, tensor: ir.TensorProtocol, name: str) -> ir
 
 
 def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
-    """Convert the shape of a tensor to the shape of a value."""
+    """Return the shape of a constant tensor as an ``ir.Shape`` for a value."""
     return ir.Shape([int(size) for size in tensor.shape.numpy()])
 
 

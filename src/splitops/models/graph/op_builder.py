@@ -181,7 +181,10 @@ class OpBuilder(ABC):
     def split_as(
         self, schema: OperatorSchema, division: Division, data: ir.Value, axis: int, sizes: Sequence[Dim]
     ) -> list[ir.Value]:
-        """Add a split in the version ``schema``, and return its parts, annotated with ``sizes``."""
+        """Add a split of ``data`` by ``division``, as the operator version ``schema``.
+
+        Return its parts, annotated with ``sizes``.
+        """
         attributes, inputs = make_operands(schema, axis, division, data, self.add_constant)
         made = [value for value in inputs if value is not None]
         parts = self.add_node(schema.name, made, attributes, outputs=len(sizes))
@@ -257,7 +260,10 @@ class OnnxOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a copy of a node with other inputs, and return its only output."""
+        """Add a copy of a node with other inputs and with the attributes in ``changed`` replaced.
+
+        Return its only output, annotated with the old type and with ``shape``.
+        """
         made = self.add_node(node.op_type, inputs, {**node.attributes, **(changed or {})})
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 

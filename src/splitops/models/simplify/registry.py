@@ -51,7 +51,7 @@ class Rewriting:
 
     @property
     def function(self) -> str:
-        """The name of the function."""
+        """Name of the Python function that implements the rewrite: :attr:`name` with underscores."""
         return self.name.replace("-", "_")
 
     def make_pass(self, **options: Any) -> SplitPass:

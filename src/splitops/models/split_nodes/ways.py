@@ -190,7 +190,10 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
 
 
 def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
-    """Raise RuleError if an attribute other than the axis and the lengths refers to one of the function."""
+    """Raise RuleError if a split refers to attributes of the enclosing function.
+
+    Its axis and lengths may refer to such attributes.
+    """
     movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
     for name, reference in split_node.references.items():
         if name not in movable:

@@ -27,7 +27,10 @@ def check_sizes(
 
 
 def _has_size(division: Division, axis: Dim) -> bool:
-    """Return whether an axis can have a valid size. A size that is not exact must fit int64."""
+    """Return whether ``division`` accepts any size that an axis can have.
+
+    If the size is not known exactly, the smallest accepted one must fit in int64.
+    """
     found = find_valid_sizes(division, axis)
     least = found.lo if isinstance(found, Range) else found
     return least is not None and (isinstance(axis, int) or least <= INT64_MAX)

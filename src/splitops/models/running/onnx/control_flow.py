@@ -47,11 +47,11 @@ class Body(Protocol):
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the inputs."""
+        """Names of the inputs of the body, in order."""
 
     @property
     def output_names(self) -> list[str]:
-        """The names of the outputs."""
+        """Names of the outputs of the body, in the order in which a run returns them."""
 
     def run(
         self, output_names: None, feeds: dict[str, Any], /, *, attributes: dict[str, Any] | None = None
@@ -141,7 +141,8 @@ class _WithBody(OpRun):
     ) -> npt.NDArray[Any]:
         """Stack the values of a scan output, which is the body's output with index ``output``.
 
-        If there are none, return an empty array of the shape inferred from ``first``, inputs of the body.
+        If there are none, return an empty array. Its shape is inferred from ``first``, the inputs that a
+        first iteration would get.
         """
         if values:
             return np.stack(values, axis=axis)
