@@ -27,7 +27,7 @@ def plan_arguments(
     domain: str | None,
     arguments: Mapping[str, Any],
 ) -> Plan:
-    """Plan a call of :func:`splitops.plan`."""
+    """Return the plan for the arguments of a call of :func:`splitops.plan`."""
     schema = find_schema(name, opset, domain)
     element_type = None
     if dtype is not None:
@@ -49,7 +49,7 @@ def _check_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def plan_array(schema: OperatorSchema, data: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> Plan:
-    """Plan a call on a NumPy array."""
+    """Plan a call of the operator version ``schema`` on a NumPy array."""
     return plan_request(bind_call(schema, make_data_fact(data), arguments).request())
 
 

@@ -28,7 +28,7 @@ class PlanCache(dict[tuple[Any, ...], _Value]):
         self._most = most
 
     def keep(self, key: tuple[Any, ...], value: _Value) -> None:
-        """Store a result."""
+        """Store a result, after clearing the cache if it is full."""
         if len(self) >= self._most:
             self.clear()
         self[key] = value

@@ -45,7 +45,7 @@ class ChunkedArray(Protocol):
 
     @property
     def coding(self) -> object:
-        """Key of the encoding. Arrays with equal keys other than None can exchange encoded chunks."""
+        """A value that is equal for arrays that can exchange encoded chunks; None if no other array can."""
         ...
 
     @property

@@ -88,7 +88,7 @@ class Extents(Sequence[Extent]):
 
     @classmethod
     def concatenate(cls, tables: Sequence[Extents]) -> Extents:
-        """Concatenate several tables."""
+        """Return one table with the extents of all ``tables``, in order."""
         return cls(np.concatenate([np.empty((0, 8), np.int64), *(each.table for each in tables)]))
 
     def __len__(self) -> int:

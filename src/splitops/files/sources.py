@@ -163,7 +163,7 @@ class LocalFile(Source):
         return bytes(found)
 
     def read_identity(self) -> list[Any]:
-        """Return path, size, times of change, device and inode."""
+        """Return the path, size, times of change, device and inode of the file."""
         found = os.fstat(self.descriptor)
         return [self.real, *_get_change_marks(found), found.st_dev, found.st_ino]
 
@@ -198,5 +198,5 @@ class LocalFolder(Source):
 
 
 def _get_change_marks(found: os.stat_result) -> tuple[int, int, int]:
-    """Return size, mtime and ctime. A program can set mtime, but not ctime."""
+    """Return the size, mtime and ctime of a file. A program can set mtime, but not ctime."""
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns

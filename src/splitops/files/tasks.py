@@ -21,7 +21,7 @@ Tick = Callable[[int], object]
 
 
 def ignore_tick(_: int) -> None:
-    """Do nothing."""
+    """Ignore progress: a :data:`Tick` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ _ROUNDING: Final = 1e-3
 
 
 class TrialVerdict(StrEnum):
-    """Result of a trial."""
+    """Whether the outputs of a runtime agree with those of the source in a trial."""
 
     SAME = "identical"
     """The runtime returns the same bits."""
@@ -401,7 +401,7 @@ class _Trials:
             return self.wider.run(feeds)
 
     def generate(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Generate inputs for ``sizes``."""
+        """Generate an array for each input, keyed by name, with ``sizes`` as the dynamic sizes."""
         return {one.name: self._generate(one, sizes) for one in self.ours.inputs}
 
     def _generate(self, declared: InputSpec, sizes: Mapping[str, int]) -> Any:

@@ -30,7 +30,7 @@ class FileLayout(NamedTuple):
 
     @classmethod
     def from_files(cls, laid: Iterable[LaidFile]) -> FileLayout:
-        """Collect the files of a layout."""
+        """Collect files that were laid out one at a time, with their extents."""
         found = list(laid)
         return cls([file for file, _ in found], Extents.concatenate([extents for _, extents in found]))
 

@@ -9,7 +9,7 @@ PRELOAD = ("onnx.reference",)
 
 
 def run(case: CaseInput) -> list[Any]:
-    """Run the model."""
+    """Run the model on the inputs of the case, and return its outputs."""
     from onnx.reference import ReferenceEvaluator
 
     with catch_rejection("load"):

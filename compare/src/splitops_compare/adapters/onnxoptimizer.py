@@ -11,7 +11,7 @@ SETTINGS = {"passes": ("default", "all")}
 
 
 def run(case: CaseInput) -> Any:
-    """Optimise the model."""
+    """Return the optimised model."""
     import onnx
     import onnxoptimizer
 

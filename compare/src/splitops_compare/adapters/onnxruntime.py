@@ -10,7 +10,7 @@ SETTINGS = {"optimisation": ("all", "none"), "threads": ("all", "1")}
 
 
 def run(case: CaseInput) -> list[Any]:
-    """Run the model."""
+    """Run the model on the inputs of the case, and return its outputs."""
     import onnxruntime as ort
 
     ort.set_default_logger_severity(4)

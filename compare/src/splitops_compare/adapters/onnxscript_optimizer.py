@@ -10,7 +10,7 @@ PRELOAD = ("onnx", "onnxscript.optimizer")
 
 
 def run(case: CaseInput) -> Any:
-    """Optimise the model."""
+    """Return the optimised model."""
     import onnx
     from onnxscript import optimizer
 

@@ -10,7 +10,7 @@ PRELOAD = ("onnx", "onnxslim")
 
 
 def run(case: CaseInput) -> Any:
-    """Simplify the model."""
+    """Return the simplified model."""
     import onnx
     import onnxslim
 

@@ -20,7 +20,7 @@ def read_versions() -> dict[str, str]:
 
 
 def run(case: CaseInput) -> list[Any]:
-    """Run the model."""
+    """Run the model on the inputs of the case, and return its outputs."""
     import cv2
 
     engine = getattr(cv2.dnn, f"ENGINE_{case.setting['engine'].upper()}", None)

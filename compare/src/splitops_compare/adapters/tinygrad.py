@@ -14,7 +14,7 @@ ADDRESS_SPACE = 16 << 30
 
 
 def run(case: CaseInput) -> dict[str, Any]:
-    """Run the model."""
+    """Run the model on the inputs of the case, and return its outputs."""
     os.environ["CACHELEVEL"] = "0"  # disables the cache of kernels from earlier runs
     os.environ["DEV"] = case.setting["device"]
     from tinygrad.nn.onnx import OnnxRunner

@@ -33,7 +33,7 @@ class FusionPattern(NamedTuple):
     graph: str
 
     def parse_graph(self) -> onnx.GraphProto:
-        """Parse ``graph``."""
+        """Return :attr:`graph` as protobuf, under the name ``split``."""
         return parser.parse_graph(f"split {self.graph}")
 
 

@@ -13,7 +13,7 @@ from splitops.errors import NOWHERE, RuleError, SplitError, Where
 
 
 class Severity(StrEnum):
-    """Severity of a finding."""
+    """How certain a fault is, and whether it concerns a requested runtime."""
 
     ERROR = "error"
     """The model is invalid, or does not work on a requested runtime."""

@@ -54,7 +54,7 @@ class ModelContext:
 
     @classmethod
     def from_model(cls, model: ir.Model) -> ModelContext:
-        """Collect the facts of a well-formed model."""
+        """Collect what predicates need to know about a well-formed model."""
         if has_layers(model):
             return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)

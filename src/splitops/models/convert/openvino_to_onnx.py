@@ -212,7 +212,7 @@ class _ModelWriter:
 
 
 class _GraphWriter:
-    """Writes the layers of one graph."""
+    """Writes the layers of one graph as ONNX nodes."""
 
     def __init__(self, writer: _ModelWriter, graph: ir.Graph, where: Where) -> None:
         self.writer = writer

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """Result of the conversion of a node."""
+    """What the conversion did with a node: keep, change or reject it."""
 
     KEPT = "kept"
     """The node means the same at the target and is unchanged."""

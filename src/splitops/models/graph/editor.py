@@ -451,9 +451,9 @@ class Editor(ABC):
         return self._positions.get(node)
 
     def is_first_visit(self, value: ir.Value, graph: AnyGraph) -> bool:
-        """Record a visit of a value by the current rewrite. Return whether it is the first one in ``graph``.
+        """Record that the current rewrite has examined a value in ``graph``.
 
-        A visit before the last change near the value does not count.
+        Return whether it is the first time since the last change near the value.
         """
         looked = self._looked.setdefault(value, set())
         if (self._rewrite, graph) in looked:

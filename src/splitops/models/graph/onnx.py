@@ -225,7 +225,7 @@ def replace_all_uses(replaced: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def set_inputs(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
-    """Set the inputs of a node."""
+    """Replace the inputs of a node. Their number may change."""
     _set_inputs_at(node, values, range(max(len(node.inputs), len(values))))
 
 

@@ -63,7 +63,7 @@ def _has_valid_signature(node: ir.Node, opset: int) -> bool:
 
 
 class OnnxEditor(Editor):
-    """Edits an ONNX model."""
+    """Edits an ONNX model as a graph of onnx-ir."""
 
     domain = ""
 

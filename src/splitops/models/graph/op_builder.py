@@ -85,7 +85,10 @@ class OpBuilder(ABC):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a copy of a node with other inputs and with ``changed`` attributes. Return its only output."""
+        """Add a copy of a node with other inputs and with the attributes in ``changed`` replaced.
+
+        Return its only output, annotated with the old type and with ``shape``.
+        """
 
     @abstractmethod
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
@@ -152,7 +155,7 @@ class OpBuilder(ABC):
         return self.write(GATHER, data=data, indices=positions, axis=axis)
 
     def concatenate(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """Add a Concat."""
+        """Add a Concat of ``values``, and return its output."""
         return self.write(CONCAT, values=list(values), axis=axis)
 
     def reshape(self, value: ir.Value, pattern: Sequence[int], shape: Shape | None) -> ir.Value:
@@ -161,7 +164,7 @@ class OpBuilder(ABC):
         return self.annotate_outputs([made], find_type(value), shape)[0]
 
     def transpose(self, value: ir.Value, order: Sequence[int]) -> ir.Value:
-        """Add a Transpose."""
+        """Add a Transpose with the permutation ``order``, and return its output."""
         return self.write(TRANSPOSE, data=value, order=order)
 
     def squeeze(self, value: ir.Value, axis: int) -> ir.Value:
@@ -260,10 +263,7 @@ class OnnxOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a copy of a node with other inputs and with the attributes in ``changed`` replaced.
-
-        Return its only output, annotated with the old type and with ``shape``.
-        """
+        """See :meth:`OpBuilder.repeat`."""
         made = self.add_node(node.op_type, inputs, {**node.attributes, **(changed or {})})
         return self.annotate_outputs(made, find_type(node.outputs[0]), shape)[0]
 
@@ -292,7 +292,7 @@ class OnnxOpBuilder(OpBuilder):
         return self._names.make_name(f"{self._base}_{hint}")
 
     def add_constant(self, array: npt.NDArray[Any], hint: str = "const") -> ir.Value:
-        """Add a Constant node."""
+        """Add a Constant node, and return its output, annotated with type and shape."""
         tensor = ir.tensor(array)
         value = self.add("Constant", [], {"value": tensor}, hint=hint)
         tensor.name = value.name  # onnx-ir does the same when it reads a model
@@ -304,7 +304,7 @@ class OnnxOpBuilder(OpBuilder):
         return self.add("Constant", [], {name: ir.RefAttr(name, source, kind)}, hint=hint)
 
     def cast(self, value: ir.Value, element_type: ElementType, hint: str = "cast") -> ir.Value:
-        """Add a Cast."""
+        """Add a Cast, and return its output, annotated with the new type."""
         # The attribute was a string before opset 6.
         to: Any = element_type.onnx_number if self.opset >= 6 else element_type.onnx
         made = self.add("Cast", [value], {"to": to}, hint=hint)

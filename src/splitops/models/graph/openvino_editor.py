@@ -137,7 +137,7 @@ class OpenVINOEditor(Editor):
         ]
 
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Insert a part of a Const before a layer."""
+        """Insert the Const that produces ``part`` before a layer."""
         producer = part.producer()
         assert producer is not None
         self.insert(before, producer)
@@ -278,7 +278,7 @@ class OpenVINOOpBuilder(OpBuilder):
         shape: Shape | None,
         changed: Mapping[str, Any] | None = None,
     ) -> ir.Value:
-        """Add a copy of a layer with other inputs and with ``changed`` attributes. Return its only output."""
+        """See :meth:`~splitops.models.graph.op_builder.OpBuilder.repeat`."""
         layer, read = get_layer(node), [value for value in inputs if value is not None]
         data, version = {**(layer.data or {}), **(changed or {})}, layer.version
         made = self._add_layer(layer.type, version, read, data, 1)
@@ -334,7 +334,7 @@ class OpenVINOOpBuilder(OpBuilder):
         return self.annotate_outputs(made, find_type(data), *shapes)
 
     def replace(self, node: ir.Node, outputs: Sequence[ir.Value | None]) -> None:
-        """Replace the outputs of a layer, and remove it."""
+        """Replace the outputs of a layer with ``outputs``, and remove the layer."""
         self._editor.substitute(node, outputs)
 
 

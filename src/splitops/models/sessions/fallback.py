@@ -171,7 +171,7 @@ def _may_end_a_pattern(node: NodeProto) -> bool:
 
 
 def make_key(split_node: SplitNode | SplitReport) -> NodeKey:
-    """Return the key of a split node."""
+    """Return the :data:`NodeKey` of a split node: the path of its graph and its label."""
     return split_node.where.graph, split_node.where.node
 
 

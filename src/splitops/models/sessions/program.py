@@ -322,7 +322,7 @@ class SessionProgram(ABC):
 
     @abstractmethod
     def _prepare_reference(self) -> Prepared:
-        """Prepare the model for the reference."""
+        """Prepare the model for the reference, the evaluator of splitops."""
 
     @abstractmethod
     def _prepare_engine(self, engine: Engine, *, guarded: bool = False) -> Prepared:

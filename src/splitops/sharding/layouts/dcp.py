@@ -30,7 +30,7 @@ OFFSETS: Final = "saved_offsets"
 
 
 def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
-    """Return the common folder."""
+    """Return the one folder that all ranks share, for any number of ``ranks``."""
     return ("",)
 
 

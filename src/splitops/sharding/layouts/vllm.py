@@ -32,7 +32,7 @@ _FUSIONS: Final = Fusions(
 
 
 def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
-    """Return the common folder."""
+    """Return the one folder that all ranks share, for any number of ``ranks``."""
     return ("",)
 
 

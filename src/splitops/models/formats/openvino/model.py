@@ -376,7 +376,7 @@ class OpenVINOModel:
 
     @property
     def name(self) -> str:
-        """The name of the network."""
+        """The name of the network, which is that of the main graph."""
         return self.graph.name
 
     @property
