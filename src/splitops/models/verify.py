@@ -483,7 +483,7 @@ class _Trials:
 
 
 def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
-    """Return the ends of the chunks that nodes read at constant positions, negative ones included."""
+    """Return the ends of the chunks that nodes read at constant positions, including negative positions."""
     if all(split_node.binding is None or not _get_chunk(split_node) for split_node in ours.splits):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()

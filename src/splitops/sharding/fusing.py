@@ -1,4 +1,4 @@
-"""Rules that fuse and unfuse tensors, unsharded ones or those of a rank: their names, shapes and extents."""
+"""Fuse and unfuse the tensors of an unsharded checkpoint or of one rank: names, shapes and extents."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a value that depends only on constants of any size, or None for others."""
+        """Return the elements of a value if it depends only on constants (of any size), otherwise None."""
         constant = read_constant(value, limit=_ANY_SIZE)
         return self._fold(value, _ANY_SIZE) if constant is None else constant
 

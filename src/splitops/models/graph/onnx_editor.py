@@ -150,7 +150,7 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single consumer. Return None for others, or if a part is empty."""
+        """Split an initializer with a single use. Return None for other values, or if a part is empty."""
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None

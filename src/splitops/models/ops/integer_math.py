@@ -89,7 +89,10 @@ def _divide(left: Entry, right: Entry) -> Entry:
 
 
 def _compute_remainder(left: Entry, right: Entry) -> Entry:
-    """Return the remainder of a non-negative entry divided by a positive integer, or None for others."""
+    """Return the remainder of a division.
+
+    Return None if ``left`` may be negative, or if ``right`` is not a known positive integer.
+    """
     if not isinstance(right, int) or right < 1 or _get_min(left) < 0:
         return None
     return int(left) % right if isinstance(left, int) else Range(0, right - 1)

@@ -337,6 +337,6 @@ def is_same_shape(one: Shape | None, other: Shape | None) -> bool:
 
 
 def get_static_sizes(shape: Shape | None) -> tuple[int, ...] | None:
-    """Return a shape, or None if one of its sizes is unknown."""
+    """Return the sizes of a shape as integers, or None if the rank or a size is unknown."""
     found = None if shape is None else tuple(size for size in shape if isinstance(size, int))
     return None if shape is None or found is None or len(found) < len(shape) else found

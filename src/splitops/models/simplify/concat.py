@@ -284,7 +284,7 @@ def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
 
 
 def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Return the Concats nested in ``outer``, outer ones first, and the inputs of the merged Concat."""
+    """Return the Concats nested in ``outer``, the outer ones first, and the inputs of the merged Concat."""
     inner: list[ir.Node] = []
     leaves: list[ir.Value] = []
     pending = [(outer, iter(outer.inputs))]

@@ -190,7 +190,10 @@ def _permute_axes(
 
 
 def _find_reshape(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return the Reshape between two groupings of factors: no move if they are equal, None if impossible."""
+    """Return the Reshape from one grouping of factors to another, as a list of at most one move.
+
+    The list is empty if the groupings are equal. Return None if no Reshape can express the change.
+    """
     if list(source) == list(target):
         return []
     pattern: list[int] = []

@@ -153,7 +153,7 @@ def _find_outer(node: ir.Node, editor: Editor) -> tuple[ir.Node, int] | None:
 
 
 def _collect_tree(root: ir.Node, editor: Editor) -> tuple[list[ir.Node], dict[ir.Value, int]]:
-    """Return the splits nested in ``root``, outer ones first, and the sizes of the undivided parts."""
+    """Return the splits nested in ``root``, the outer ones first, and the sizes of the undivided parts."""
     inner: list[ir.Node] = []
     leaves: dict[ir.Value, int] = {}
     pending = [iter(_list_parts(root, editor))]

@@ -104,7 +104,7 @@ class _WithBody(OpRun):
         context: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> tuple[Any, ...]:
-        """Run the operator. OpRun.run would report a TypeError in the body as one of the operator."""
+        """Run the operator. OpRun.run would blame the operator for a TypeError in its body."""
         attributes = dict(linked_attributes) if linked_attributes else None
         with limit_iterations() as budget:
             return self.repeat(_BodyRunner(self.op_type, self.body, context or {}, attributes, budget), *args)
