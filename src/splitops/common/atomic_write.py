@@ -266,9 +266,9 @@ class StagedFiles:
             staging.retention = Retention.NEVER
 
     def _iter_moves(self) -> Iterator[_Staged]:
-        """Yield what to move into place: each file, and each new folder as a whole.
+        """Yield the entries to move into place: each file, and each new folder as a whole.
 
-        If another process has created such a folder meanwhile, yield each name in it instead.
+        If another process has created such a folder since then, yield each name in it instead.
         """
         new: dict[Path, _Folder | None] = {}
         """The paths for each new folder, by its draft; None if it is moved as one."""

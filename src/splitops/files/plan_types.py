@@ -183,7 +183,7 @@ class Kept(str):
     total: int
 
     def __new__(cls, folder: Path | None, done: int, total: int) -> Kept:
-        """Build the note. Its text says what was kept, and how to continue the run."""
+        """Build the note. Its text names the kept folder and the command that continues the run."""
         said = f"nothing of {total} bytes is kept"
         if folder is not None:
             said = (

@@ -28,7 +28,7 @@ def ignore_tick(_: int) -> None:
 class Files:
     """The paths of the files of a plan, keyed by index.
 
-    With ``sync``, tasks flush what they write. ``opened`` and ``written`` are the sources and targets that
+    With ``sync``, tasks flush their writes. ``opened`` and ``written`` are the sources and targets that
     are open in this process. Without them, each task opens its own. Paths in the folder ``staging`` are valid
     in this process only.
     """

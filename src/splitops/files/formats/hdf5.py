@@ -289,7 +289,7 @@ class _Dataset:
 
 
 def _get_coding(dataset: Any) -> object:
-    """Return a value that is equal for datasets whose chunks are encoded alike.
+    """Return a value that is equal for datasets whose chunks have the same encoding.
 
     Return None if a filter has checksums. Such a filter checks only chunks that it decodes, so they must
     not be copied undecoded.

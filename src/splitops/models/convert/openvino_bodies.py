@@ -174,7 +174,7 @@ class _Loop:
         return self.scope.place(self.builder, outputs, self.where)
 
     def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
-        """Pass a final value through a Gather that fails if there was no iteration (``ran`` is false)."""
+        """Add a Gather of a final value that fails if there was no iteration (``ran`` is false)."""
         absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
         last = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
         annotate(last, get_abstract_value(value))

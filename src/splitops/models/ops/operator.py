@@ -37,7 +37,7 @@ class Unknown(ModelError):  # noqa: N818 - the model may be valid
 
 
 class Role(Enum):
-    """What an operator does, as far as rewrites are concerned. Roles are the same in both dialects."""
+    """Role of an operator in rewrites. Roles are the same in both dialects."""
 
     SPLIT = auto()
     SEQUENCE = auto()
