@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,14 +83,24 @@ def read_places(path: Path) -> dict[str, tuple[str, int, int]]:
     return made
 
 
+def run_model(model: Path | bytes, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a model on onnxruntime or, without it, on the reference."""
+    if find_spec("onnxruntime") is None:
+        proto = model if isinstance(model, Path) else onnx.load_model_from_string(model)
+        return [*splitops.run(proto, feeds, engine="reference").values()]
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
 def assert_same(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Check the values, with onnx and onnxruntime, and everything else that the model declares."""
     onnx.checker.check_model(path)
     model = onnx.load(path)
     assert [proto.name for proto in model.graph.initializer] == ["a", "inside", *list(arrays)[1:]]
     assert (model.metadata_props[0].key, model.graph.doc_string) == ("kept", "the graph")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for name, found in zip([*arrays, "inside"], session.run(None, {}), strict=True):
+    for name, found in zip([*arrays, "inside"], run_model(path, {}), strict=True):
         wanted = arrays.get(name, np.arange(3, dtype=np.float32))
         assert found.dtype == wanted.dtype
         assert (found == wanted).all()
@@ -152,8 +162,10 @@ def test_any_sizes(
         assert (folder / "x" / file).stat().st_size <= max_size or len(held) == 1
     for path in (folder / "x" / "m.onnx", folder / "one.onnx", folder / "y.onnx"):
         model = onnx.load(path)
-        found = {proto.name: numpy_helper.to_array(proto) for proto in model.graph.initializer}
-        assert all((found[name] == array).all() for name, array in arrays.items())
+        protos = {proto.name: proto for proto in model.graph.initializer}
+        # onnx 1.19 reads the rest of the file for a tensor without elements.
+        filled = {name: array for name, array in arrays.items() if array.size}
+        assert all((numpy_helper.to_array(protos[name]) == array).all() for name, array in filled.items())
 
 
 def test_tensors_that_share_bytes_share_them_afterwards(tmp_path: Path) -> None:
@@ -358,9 +370,8 @@ def write_nested_model(folder: Path, *, main: bool = True) -> onnx.ModelProto:
 
 
 def evaluate(model: Path | bytes) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     x = np.arange(256, dtype=np.float32).reshape(16, 16) / 256
-    return [session.run(None, {"x": x, "c": np.array(flag)})[0] for flag in (False, True)]
+    return [run_model(model, {"x": x, "c": np.array(flag)})[0] for flag in (False, True)]
 
 
 @pytest.mark.parametrize("main", [True, False])
