@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -371,6 +371,19 @@ def one_line(text: str, limit: int) -> str:
         if len(text) <= limit
         else f"{text[: limit * 2 // 3]}...{text[len(text) + limit * 2 // 3 + 3 - limit :]}"
     )
+
+
+def format_list(names: Sequence[str], count: int | None = None, limit: int = 8) -> str:
+    """Join the first ``limit`` names with commas, and add the number of the others.
+
+    ``count`` is the number of all names if ``names`` has only the first ones.
+
+    Examples:
+        >>> format_list(["a", "b", "c", "d", "e"], limit=3)
+        'a, b, c and 2 more'
+    """
+    more = (len(names) if count is None else count) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def brief(values: Any, limit: int = 8) -> str:

@@ -77,17 +77,6 @@ def format_place(where: Where) -> str:
     return " in ".join(escape(text, 80) for text in (where.node, where.graph) if text)
 
 
-def format_places(names: Sequence[str]) -> str:
-    """Join the first three names, and add the number of the others.
-
-    Examples:
-        >>> format_places(["a", "b", "c", "d", "e"])
-        'a, b, c and 2 more'
-    """
-    left = len(names) - 3
-    return ", ".join(names) if left <= 0 else f"{', '.join(names[:3])} and {left} more"
-
-
 def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
     """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, and "..." follows six.
 

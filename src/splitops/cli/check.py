@@ -14,7 +14,6 @@ import click
 from splitops.cli._console import (
     escape,
     format_place,
-    format_places,
     group_equal_rows,
     json_option,
     make_console,
@@ -22,7 +21,7 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import MODEL_FILE, format_command, links_option, make_for_option
 from splitops.cli._options import suggest
-from splitops.errors import count_of
+from splitops.errors import count_of, format_list
 
 if TYPE_CHECKING:
     from splitops.models.check import Finding, Target
@@ -253,7 +252,7 @@ def _format_heading(group: Sequence[Finding]) -> Any:
     finding = group[0]
     at = str(finding.where)
     if len(group) > 1:
-        at = f"{len(group)} places: {format_places([format_place(one.where) for one in group])}"
+        at = f"{len(group)} places: {format_list([format_place(one.where) for one in group], limit=3)}"
     operator = f"{finding.operator} " if finding.operator else ""
     outcome = f" ({finding.runtime}: {finding.outcome})" if finding.runtime else ""
     return escape(f"{finding.severity}: {operator}[{finding.code}]{outcome}{f' at {at}' if at else ''}")

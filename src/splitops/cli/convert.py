@@ -10,7 +10,6 @@ import click
 from splitops.cli._console import (
     escape,
     format_place,
-    format_places,
     group_equal_rows,
     json_option,
     make_console,
@@ -34,6 +33,7 @@ from splitops.cli._verification import (
     print_verifications,
     verify_in,
 )
+from splitops.errors import format_list
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _print(report: Conversion) -> None:
     )
     for row in rows[:_MAX_ROWS]:
         first = row[0]
-        where = format_places([format_place(change.where) for change in row])
+        where = format_list([format_place(change.where) for change in row], limit=3)
         changes.add_row(
             where, escape(first.before, 200), first.status.value, escape(_describe_result(first), 400)
         )

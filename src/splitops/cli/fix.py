@@ -10,7 +10,6 @@ import click
 from splitops.cli._console import (
     escape,
     format_place,
-    format_places,
     group_equal_rows,
     json_option,
     make_console,
@@ -27,7 +26,7 @@ from splitops.cli._models import (
     make_out_option,
 )
 from splitops.cli._verification import add_verify_options, check_verify_inputs, print_verifications, verify_in
-from splitops.errors import ModelError, count_of, shown_path
+from splitops.errors import ModelError, count_of, format_list, shown_path
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -312,7 +311,7 @@ def _print_outcome(
 def _describe_splits(group: list[SplitReport]) -> Iterator[str]:
     """Yield lines about a group of equal splits, since a table would be too wide."""
     first = group[0]
-    where = format_places([format_place(split.where) for split in group])
+    where = format_list([format_place(split.where) for split in group], limit=3)
     yield f"{where}: {first.status.value}, {escape(first.before, 200)}"
     if first.after != first.before:
         yield f"  now: {escape(first.after, 200)}"

@@ -9,7 +9,6 @@ import click
 
 from splitops.cli._console import (
     escape,
-    format_places,
     group_equal_rows,
     json_option,
     make_console,
@@ -19,7 +18,7 @@ from splitops.cli._console import (
 )
 from splitops.cli._models import MODEL_FILE, check_extension, dry_run_option, links_option, make_out_option
 from splitops.common.json_values import select_json_values
-from splitops.errors import count_of
+from splitops.errors import count_of, format_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +114,7 @@ def _format_cells(value: InferredValue) -> tuple[str, str]:
 def _make_table(rows: list[list[InferredValue]]) -> Any:
     shown = make_table("graph", "value", "before", "after")
     for values in rows:
-        names = format_places([escape(value.name, 80) for value in values])
+        names = format_list([escape(value.name, 80) for value in values], limit=3)
         cells = (values[0].graph or "", *_format_cells(values[0]))
         graph, before, after = (escape(cell, 200) for cell in cells)
         shown.add_row(graph, names, before, after)

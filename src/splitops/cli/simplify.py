@@ -10,7 +10,6 @@ import click
 from splitops.cli._console import (
     escape,
     format_place,
-    format_places,
     group_equal_rows,
     json_option,
     make_console,
@@ -36,7 +35,7 @@ from splitops.cli._verification import (
     verify_in,
 )
 from splitops.common.json_values import select_json_values
-from splitops.errors import count_of
+from splitops.errors import count_of, format_list
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
@@ -193,8 +192,8 @@ def _print(found: Simplification) -> None:
         rows = make_table("node", "before", "after", "rewrite", "reason")
         groups = group_equal_rows(found.changes, lambda made: (made.before, made.rewrite, made.reason))
         for group in groups[:_MAX_ROWS]:
-            first, where = group[0], format_places([format_place(change.where) for change in group])
-            after = format_places(list(dict.fromkeys(escape(change.after, 200) for change in group)))
+            first, where = group[0], format_list([format_place(change.where) for change in group], limit=3)
+            after = format_list(list(dict.fromkeys(escape(change.after, 200) for change in group)), limit=3)
             rows.add_row(where, escape(first.before, 200), after, first.rewrite, first.reason)
         terminal.print(rows)
         if len(groups) > _MAX_ROWS:

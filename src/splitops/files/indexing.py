@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from splitops.common.untrusted_files import DataFolder
-from splitops.errors import FileError, shown, shown_path
+from splitops.errors import FileError, format_list, shown, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extent_tasks import ExtentCopies
 from splitops.files.extents import Extents
@@ -31,7 +31,7 @@ from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import pause_gc
 
 _MAX_NAMED: Final = 8
-"""Maximum number of tensors or files that a message names. Others are only counted."""
+"""Maximum number of missing files that a message names. Others are only counted."""
 
 
 @pause_gc()
@@ -99,7 +99,7 @@ def plan_index(
         f"{t.label} is in {shown(n)} and in {shown(where[t.name])}" for t, n in held if where[t.name] != n
     ]
     if twice:
-        raise FileError(f"{_list(twice, len(twice))}: move one of the files to another folder")
+        raise FileError(f"{format_list(twice)}: move one of the files to another folder")
     index = stem + INDEX
     warnings = warn_of_strays(door, [n for n in own if n not in contents], shown(index), where, strict=strict)
     fault = _find_fault(LocalFile(index, door), where) if os.path.lexists(given / index) else ""
@@ -128,7 +128,7 @@ def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, li
         return stem_of(Path(files[0])) if len(files) == 1 else "model", [*files]
     complete = [key for key, held in sets.items() if len(held) == key[1]]
     if len(complete) != 1 and len(sets) > 1:
-        said = _list([shown(next(iter(held.values()))) for held in sets.values()], len(sets))
+        said = format_list([shown(next(iter(held.values()))) for held in sets.values()])
         raise FileError(
             f"{len(complete)} of {len(sets)} sets of numbered files are complete: move others away: {said}"
         )
@@ -136,7 +136,8 @@ def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, li
     held = sets[stem, count]
     lost = [number for number in range(1, min(count, len(held) + _MAX_NAMED) + 1) if number not in held]
     if lost and not allow_missing:
-        said = _list([shown(name_piece(stem, n, count, ".safetensors")) for n in lost], count - len(held))
+        first = [shown(name_piece(stem, n, count, ".safetensors")) for n in lost]
+        said = format_list(first, count - len(held))
         raise FileError(
             f"{count - len(held)} of {count} numbered files are missing: {said}. If the model is complete "
             "without them, pass --allow-missing (in Python: allow_missing=True)"
@@ -154,12 +155,4 @@ def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
         return error.message
     found = {tensor.name: name for name, each in contents.items() for tensor in each.tensors}
     others = [shown(name) for name in found.keys() ^ where.keys()]
-    return (
-        f"only it or only the files have {_list(others, len(others))}" if others else next(iter(faults), None)
-    )
-
-
-def _list(names: Sequence[str], count: int) -> str:
-    """Return text with the first of ``count`` names, and the number of the others."""
-    more = count - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"only it or only the files have {format_list(others)}" if others else next(iter(faults), None)

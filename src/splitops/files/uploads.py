@@ -20,7 +20,7 @@ import numpy as np
 
 from splitops.common.atomic_write import StagedFiles
 from splitops.common.signals import defer_signals
-from splitops.errors import FileError
+from splitops.errors import FileError, format_list
 from splitops.files import engine
 from splitops.files.addresses import RemoteFile, format_address, open_file_system
 from splitops.files.descriptors import raise_file_limit, write_all
@@ -40,7 +40,6 @@ _PARTS: Final = 10_000
 _COPIES: Final = 3
 """Number of copies of a part in memory during the upload: as read, in fsspec's buffer, in the request."""
 _THREADS: Final = 4
-_MAX_NAMED: Final = 8
 
 
 def split_into_windows(size: int) -> list[range]:
@@ -304,7 +303,7 @@ class Uploads:
         replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
         if replaced:
             kept = [each for each in self.addresses if each in self._before and each not in replaced]
-            said = f"new: {_format_addresses(replaced)}; unchanged: {_format_addresses(kept)}"
+            said = f"new: {format_list(replaced) or 'none'}; unchanged: {format_list(kept) or 'none'}"
             if isinstance(error, FileError):
                 raise FileError(f"{error.message}; {said}") from error
             assert error is not None
@@ -388,11 +387,6 @@ class _ExistingFiles:
 
 def _make_mismatch_error(address: str) -> FileError:
     return FileError(f"{address} already exists with other contents. {TO_REPLACE}")
-
-
-def _format_addresses(addresses: Sequence[str]) -> str:
-    more = len(addresses) - _MAX_NAMED
-    return ", ".join(addresses[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "") or "none"
 
 
 def _can_commit(file: Any) -> bool:

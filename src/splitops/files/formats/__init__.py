@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from splitops.errors import FileError, shown
+from splitops.errors import FileError, format_list, shown
 from splitops.files.extents import Table
 from splitops.files.pickles import advise_on_pickles
 from splitops.files.sources import Source
@@ -77,8 +77,7 @@ class Contents:
 
     def _list_names(self) -> str:
         names = [shown(tensor.name) for tensor in self.tensors[:8]]
-        more = len(self.tensors) - len(names)
-        return ", ".join(names) + (f" and {more} more" if more else "")
+        return format_list(names, len(self.tensors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import onnx_ir as ir
 
 from splitops.common.progress import track
-from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, shown
+from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, format_list, shown
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, may_be
 from splitops.models.check import baked
 from splitops.models.check.findings import Finding, Severity, make_finding
@@ -253,11 +253,8 @@ def find_quirks(editor: Editor, targets: Sequence[Target]) -> Iterator[tuple[Lim
 
 def describe_match(limit: Limit, match: Match) -> str:
     """Return the message of a limit, followed by the names of the matched nodes."""
-    names = ", ".join(shown(label(node)) for node in match.path[:_MAX_NAMED])
-    more = f" and {len(match.path) - _MAX_NAMED} more" if len(match.path) > _MAX_NAMED else ""
-    return (
-        f"{limit.format_message()}: {names}{more}{'' if match.certain or match.quirk.says_may else DEPENDS}"
-    )
+    names = format_list([shown(label(node)) for node in match.path[:_MAX_NAMED]], len(match.path), _MAX_NAMED)
+    return f"{limit.format_message()}: {names}{'' if match.certain or match.quirk.says_may else DEPENDS}"
 
 
 def _check_quirks(
