@@ -53,3 +53,34 @@ def test_auto_cuts_what_each_declared_plan_cuts(compared: list[dict[str, Any]]) 
     assert without.keys() == NOT_BUILT.keys()
     assert all(NOT_BUILT[name].lower() in said.lower() for name, said in without.items()), without
     assert (len(held), sum(each["models"] for each in compared)) == HELD
+
+
+UNPADDED = {
+    "AriaConfig",
+    "DiffusionGemmaConfig",
+    "Dots3NoteConfig",
+    "Glm46VConfig",
+    "Glm4vConfig",
+    "GlmOcrConfig",
+    "HiggsAudioV2Config",
+    "Inkling2Config",
+    "Inkling2TextConfig",
+    "InklingConfig",
+    "InklingTextConfig",
+    "MiniMaxM3VLTextConfig",
+    "MistralLarge4Config",
+    "MistralLarge4TextConfig",
+    "MuseSparkConfig",
+    "MuseSparkTextConfig",
+}
+"""Classes with a tensor that the declared plan leaves whole, of a size that is padded in others."""
+PADDED = 178
+"""The classes of which some size is padded. The others have sizes that no key has."""
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+def test_sizes_of_each_kind_are_padded_or_the_tensor_is_named(compared: list[dict[str, Any]]) -> None:
+    said = {name: text for each in compared for name, text in each["unpadded"].items()}
+    assert said.keys() == UNPADDED
+    assert all("but not here: shard it, too" in text for text in said.values()), said
+    assert sum(count > 0 for each in compared for count in each["padded"].values()) == PADDED

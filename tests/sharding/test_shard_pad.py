@@ -340,6 +340,32 @@ def test_shared_experts_of_several_sizes_grow_with_their_size(tmp_path: Path) ->
     assert held["model.layers.1.mlp.gate.weight"].shape == (10, 4)
 
 
+@pytest.mark.parametrize("shared_first", [True, False])
+def test_shared_experts_with_a_size_of_their_own_are_no_multiple_of_another(
+    tmp_path: Path, shared_first: bool
+) -> None:
+    """20 is 2 x 10 by chance: each size is padded as its own key says, in any order of the tensors."""
+    known = {
+        "architectures": ["Qwen2MoeForCausalLM"],
+        "model_type": "qwen2_moe",
+        "moe_intermediate_size": 10,
+        "shared_expert_intermediate_size": 20,
+    }
+    sizes = {"experts.0": 10, "shared_expert": 20}
+    order = [*reversed(sizes.items())] if shared_first else [*sizes.items()]
+    tensors = {}
+    for layer, (name, size) in enumerate(order):
+        tensors[f"model.layers.{layer}.mlp.{name}.up_proj.weight"] = numbers(size, 4)
+        tensors[f"model.layers.{layer}.mlp.{name}.down_proj.weight"] = numbers(4, size)
+    source = save(tmp_path / "model", tensors, known)
+    rules = [{"match": "*.up_proj.weight", "axis": 0}, {"match": "*.down_proj.weight", "axis": 1}]
+    cut(source, tmp_path / "ranks", 7, {"version": 1, "rule": rules})
+    new = {"moe_intermediate_size": 14, "shared_expert_intermediate_size": 21}
+    assert stated(tmp_path / "ranks") == known | new
+    held = rank(tmp_path / "ranks", 0)
+    assert {each.shape for each in map(held.__getitem__, tensors)} == {(2, 4), (4, 2), (3, 4), (4, 3)}
+
+
 def test_embeddings_that_are_whole_on_every_rank_have_the_padded_vocabulary(tmp_path: Path) -> None:
     known = {
         "architectures": ["GPTNeoXForCausalLM"],

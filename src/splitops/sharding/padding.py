@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
@@ -78,6 +79,11 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
             yield (*place, KEYS), heads
 
 
+def find_sizes(config: Mapping[str, Any], key: str) -> set[int]:
+    """Return the sizes that a configuration sets for a key, also in ``text_config``."""
+    return {size for place, size in iter_sizes(config) if place[-1] == key}
+
+
 def classify_axis(tensor: StoredTensor, axis: int) -> str:
     """Return the category of an axis, the configuration key for its heads, or "" if neither is known."""
     name, rank = tensor.name, len(tensor.shape)
@@ -127,6 +133,8 @@ def pad_sizes(
             or appended zeros would not be zeros after dequantisation.
     """
     sizes, warnings, kinds = dict(iter_sizes(config)), list[str](), list(matches.kinds)
+    hidden = find_sizes(config, "hidden_size")
+    is_left = partial(_is_left, hidden=hidden, quantised="quantization_config" in config)
     groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
     for number, kind in enumerate(kinds):
         own = kind.axis_sharding
@@ -138,6 +146,7 @@ def pad_sizes(
             groups.setdefault((counts, size), []).append((number, own, times))
         elif (length := kind.tensor.shape[own.axis]) % pad_for:
             warnings.append(f"{kind.tensor.label} is not padded: config.json has no {counts} size {length}")
+    sized = {number for members in groups.values() for number, _, _ in members}
     for (counts, size), members in groups.items():
         units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * pad_for) for _, own, _ in members)
         pad_to = math.lcm(*units)
@@ -162,21 +171,18 @@ def pad_sizes(
         for number in {*range(len(kinds))} - {number for number, _, _ in members}:
             kind = kinds[number]
             if kind.axis_sharding is None and not kind.rule.cuts:
-                own = _pad_replicated(kind.tensor, counts, size, padded, sizes)
+                own = _pad_replicated(kind.tensor, counts, size, padded, hidden)
                 kinds[number] = replace(kind, axis_sharding=own)
                 axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
                 wrong = own is None and any(classify_axis(kind.tensor, axis) == counts for axis in axes)
             else:
-                wrong = _is_left(kind, counts, size, padded, names, config)
+                wrong = is_left(kind, counts, size, padded, names, is_sized=number in sized)
             if wrong:
-                what = (
-                    f"the size {size} is padded to {padded} for {shown(names[0])}, but not here: shard it, "
-                )
-                what += "too"
+                what = f"the size {size} is padded to {padded} for {shown(names[0])}, but not here"
+                what += ": shard it, too"
                 what += ", or set replicate = true" if counts == "vocabulary" else ""
                 rule = replace(kind.rule, match=(kind.tensor.name,), fields={"hf": "replicate"})
-                other = replace(kind, rule=rule, axis_sharding=None)
-                if not _is_left(other, counts, size, padded, names, config):
+                if not is_left(replace(kind, rule=rule, axis_sharding=None), counts, size, padded, names):
                     what += ', or set hf = "replicate" in a rule for it if it is another size'
                 raise PlanError(kind.add_context(what))
     return replace(matches, kinds=tuple(kinds)), warnings
@@ -210,17 +216,28 @@ def _is_replicated(kind: TensorKind) -> bool:
 
 
 def _is_left(
-    kind: TensorKind, counts: str, size: int, padded: int, names: Sequence[str], config: Mapping[str, Any]
+    kind: TensorKind,
+    counts: str,
+    size: int,
+    padded: int,
+    names: Sequence[str],
+    *,
+    hidden: Collection[int],
+    quantised: bool,
+    is_sized: bool = False,
 ) -> bool:
-    """Return whether a tensor that is not padded has an axis of ``size``, which is padded for ``names``."""
+    """Return whether a tensor that is not padded has an axis of ``size``, which is padded for ``names``.
+
+    Inner sizes that are also ``hidden`` sizes do not count. With ``is_sized``, nor does the sharded axis: it
+    has another size of the configuration.
+    """
     tensor, own = kind.tensor, kind.axis_sharding
     if own is None and not _is_replicated(kind):
         return False
-    hidden = {length for place, length in iter_sizes(config) if place[-1] == "hidden_size"}
     for axis, length in enumerate(tensor.shape):
         category, sharded = classify_axis(tensor, axis), own is not None and own.axis == axis
         pack = own.pack if own is not None and sharded else 1
-        if counts == "inner" and length * pack in hidden:
+        if (sharded and is_sized) or (counts == "inner" and length * pack in hidden):
             continue
         if (
             sharded
@@ -230,7 +247,7 @@ def _is_left(
         ):
             continue
         same = category == counts and _count_sizes(tensor.name, counts, length, pack, size) > 0
-        if own is None and category == counts and "quantization_config" in config:  # words or groups
+        if own is None and category == counts and quantised:  # words or groups
             same |= length > 1 and size % length == 0
         if same and _has_size_of(kind, counts, names):
             return True
@@ -240,15 +257,15 @@ def _is_left(
 
 
 def _pad_replicated(
-    tensor: StoredTensor, counts: str, size: int, padded: int, sizes: Mapping[_Place, int]
+    tensor: StoredTensor, counts: str, size: int, padded: int, hidden: Collection[int]
 ) -> AxisSharding | None:
     """Return how a replicated tensor is padded, or None unless exactly one axis certainly has ``size``.
 
-    Such axes are those of the vocabulary, and those of shared experts that no rule shards.
+    Such axes are those of the vocabulary, and those of shared experts that no rule shards and that are not
+    ``hidden`` sizes, too.
     """
     if counts == "inner" and "shared" not in tensor.name:
         return None
-    hidden = {other for place, other in sizes.items() if place[-1] == "hidden_size"}
     found = [
         (axis, times)
         for axis, length in enumerate(tensor.shape)

@@ -13,7 +13,7 @@ from splitops.errors import PlanError, shown
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.expressions import Names
 from splitops.sharding.heads import KEYS, QUERIES
-from splitops.sharding.padding import iter_sizes
+from splitops.sharding.padding import find_sizes, iter_sizes
 
 _PREFIX: Final = r"(?:(?:module|model|language_model|backbone|encoder|decoder|transformer)\.)*"
 _LAYER: Final = re.compile(rf"({_PREFIX})layers\.(\d+)\.(.+)")
@@ -84,12 +84,12 @@ class Roles:
         inside = config.get("text_config")
         keys = {**(inside if isinstance(inside, Mapping) else {}), **config}
         self._known: dict[str, set[int]] = {
-            "hidden": {size for key, size in sizes if key == "hidden_size"},
-            "vocabulary": {size for key, size in sizes if key == "vocab_size"},
+            "hidden": find_sizes(config, "hidden_size"),
+            "vocabulary": find_sizes(config, "vocab_size"),
         }
         if any(isinstance(value, list | dict) and _VARIABLE.search(key) for key, value in keys.items()):
             return
-        inner = {size for key, size in sizes if key in ("intermediate_size", "ffn_hidden_size")}
+        inner = find_sizes(config, "intermediate_size") | find_sizes(config, "ffn_hidden_size")
         inner |= {2 * size for size in inner if keys.get("use_double_wide_mlp")}
         self._known |= {"inner": inner, "twice": {2 * n for n in inner}}
         own = {size for key, size in sizes if re.search(r"(moe|expert)(?!.*shared).*(intermediate|ffn)", key)}
@@ -137,8 +137,8 @@ def find_missing(names: Collection[str], config: Mapping[str, Any]) -> Iterator[
     for name in names:
         if (match := _LAYER.fullmatch(name)) is not None and len(match[2]) < 10:
             stacks[match[1]][int(match[2])].add(match[3])
+    stated = find_sizes(config, "num_hidden_layers")
     for prefix, layers in stacks.items():
-        stated = [size for place, size in iter_sizes(config) if place[-1] == "num_hidden_layers"]
         count = max([*layers, *(size - 1 for size in stated if len(stacks) == 1 and size <= 1 << 16)]) + 1
         if len(layers) < count:
             first = next(number for number in range(count) if number not in layers)
