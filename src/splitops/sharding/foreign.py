@@ -96,15 +96,20 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
 
 
 def read_foreign_ranks(
-    path: Path, plan: Mapping[str, Any] | None, *, allow_links: bool = False, strict: bool = False
+    path: Path,
+    found: Mapping[str, int],
+    plan: Mapping[str, Any] | None,
+    *,
+    allow_links: bool = False,
+    strict: bool = False,
 ) -> Checkpoint:
-    """Read the unsharded checkpoint from the files that :func:`find_rank_files` returns for ``path``.
+    """Read the unsharded checkpoint from the files of ranks in ``path``.
 
-    ``plan`` is the one by which they were sharded. None infers it from file and tensor names and from
-    ``config.json``. Copies of an element on several ranks must be equal. ``strict`` rejects a folder with
-    other tensor files.
+    ``found`` is the result of :func:`find_rank_files`. ``plan`` is the one by which the files were sharded.
+    None infers it from file and tensor names and from ``config.json``. Copies of an element on several ranks
+    must be equal. ``strict`` rejects a folder with other tensor files.
     """
-    folder, found = DataFolder(path, allow_links), find_rank_files(path)
+    folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
     homes = [int(match[1]) for name in names if (match := re.fullmatch(_FOLDER, name))]
     ranks = max(*found.values(), *homes, 0) + 1
@@ -122,15 +127,8 @@ def read_foreign_ranks(
     if isinstance(stated, dict) and not config:
         config = {key: stated[own] for key, own in _PARAMS.items() if own in stated}
     engine = plan is None and re.fullmatch(_ENGINE, files[0]) is not None
-    parts: dict[str, list[StoredTensor | None]] = {}
-    for number, (name, source) in enumerate(zip(files, sources, strict=True)):
-        tensors = get_format("safetensors").read(source).tensors
-        for tensor in unfuse_rank(tensors, config, ranks) if engine else tensors:
-            part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
-            for rank in [found[name]] if name in found else range(ranks):
-                if own[rank] is not None:
-                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
-                own[rank] = part
+    on = [[found[name]] if name in found else range(ranks) for name in files]
+    parts = _read_parts(sources, on, ranks, config if engine else None)
     document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
     solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
     firsts = [next(part for part in own if part is not None) for own in parts.values()]
@@ -169,6 +167,28 @@ def read_foreign_ranks(
             *_warn(path, [*doubts, *solver.doubts], strict=strict),
         ),
     )
+
+
+def _read_parts(
+    sources: Sequence[LocalFile],
+    on: Sequence[Sequence[int]],
+    ranks: int,
+    engine_config: Mapping[str, Any] | None,
+) -> dict[str, list[StoredTensor | None]]:
+    """Read the part of each tensor on each rank. ``on`` has the ranks of each source.
+
+    Files of vLLM, for which ``engine_config`` is set, have fused tensors.
+    """
+    parts: dict[str, list[StoredTensor | None]] = {}
+    for number, (source, own_ranks) in enumerate(zip(sources, on, strict=True)):
+        tensors = get_format("safetensors").read(source).tensors
+        for tensor in tensors if engine_config is None else unfuse_rank(tensors, engine_config, ranks):
+            part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
+            for rank in own_ranks:
+                if own[rank] is not None:
+                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                own[rank] = part
+    return parts
 
 
 def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:

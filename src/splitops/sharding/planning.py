@@ -153,8 +153,8 @@ def open_checkpoint(
         raise PlanError(f"like works only for distributed checkpoints, not for {shown_path(found)}")
     if has_manifest(found):
         return read_ranks(found, allow_links=allow_links, strict=strict)
-    if find_rank_files(found):
-        return read_foreign_ranks(found, plan, allow_links=allow_links, strict=strict)
+    if files := find_rank_files(found):
+        return read_foreign_ranks(found, files, plan, allow_links=allow_links, strict=strict)
     return _remove_mark(read_checkpoint(found, allow_links=allow_links, strict=strict))
 
 
