@@ -80,7 +80,7 @@ def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
 
 
 def find_sizes(config: Mapping[str, Any], key: str) -> set[int]:
-    """Return the sizes that a configuration sets for a key, also in ``text_config``."""
+    """Return the sizes that a configuration and its ``text_config`` set for a key."""
     return {size for place, size in iter_sizes(config) if place[-1] == key}
 
 
