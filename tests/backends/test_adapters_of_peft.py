@@ -88,7 +88,7 @@ def test_the_other_model_returns_the_same(
     command, other = ("fuse", "phi") if kind == "llama" else ("unfuse", "llama")
     words = [command, tmp_path / "a", "--base", models / kind, "--out", tmp_path / "b", "--verify"]
     if command == "fuse" and settings == "dora" and targets != PARTS:
-        assert "lora_magnitude_vector would have several types, or misses rows" in run(*words, code=1)
+        assert "lora_magnitude_vector would have several element types, or lack rows" in run(*words, code=1)
         return
     run(*words)
     found = logits(peft.PeftModel.from_pretrained(load(models, other), tmp_path / "b"))

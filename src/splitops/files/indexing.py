@@ -155,4 +155,6 @@ def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
         return error.message
     found = {tensor.name: name for name, each in contents.items() for tensor in each.tensors}
     others = [shown(name) for name in found.keys() ^ where.keys()]
-    return f"only it or only the files have {format_list(others)}" if others else next(iter(faults), None)
+    if others:
+        return f"{format_list(others)} is only in the index or only in the files"
+    return next(iter(faults), None)

@@ -295,7 +295,7 @@ def _plan(
         left = len(contents.metadata["model"].graph.initializer) - len(contents.tensors)
         left += len(contents.metadata["inner"])
         if left:
-            what = f"{contents.sources[0].name} has {count_of(left, 'more tensor')}, not written"
+            what = f"{contents.sources[0].name} has {count_of(left, 'more tensor')} that will not be written"
             why = "only initializers of the main graph with external data are"
             warnings = (*warnings, f"{what}: {why}")
     folder = resolve_target(Path(out))

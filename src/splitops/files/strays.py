@@ -71,7 +71,7 @@ def warn_of_leftovers(plan: FilePlan, pattern: str) -> FilePlan:
     some = ", ".join(map(shown, found[:_MAX_NAMED]))
     more = f" and {count_of(len(found) - _MAX_NAMED, 'more file')}" if len(found) > _MAX_NAMED else ""
     what = f"{shown_path(plan.folder)} also has {some}{more}"
-    why = "not part of the new files, but perhaps of an earlier run: delete what is not needed"
+    why = "which are not among the new files: delete them if an earlier run has left them"
     return replace(plan, warnings=(*plan.warnings, f"{what}, {why}"))
 
 

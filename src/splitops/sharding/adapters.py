@@ -49,8 +49,11 @@ class Adapter:
         """Rank and scale of each new module. The scale is squared with ``use_rslora``."""
         names = [_NAME.fullmatch(tensor.name) for tensor in checkpoint.tensors]
         prefixes = {found[1] or "" for found in names if found}
-        if checkpoint.held is not None or len(prefixes) > 1:
-            raise PlanError(f"{checkpoint.name} is in ranks, to be merged first, or has prefixes {prefixes}")
+        if checkpoint.held is not None:
+            raise PlanError(f"{checkpoint.name} is an adapter in ranks: merge them first (splitops merge)")
+        if len(prefixes) > 1:
+            some = "only some names of LoRA tensors begin with 'base_model.model.'"
+            raise PlanError(f"{checkpoint.name}: {some}: rename all or none")
         self._prefix = next(iter(prefixes))
         for index, found in enumerate(names):
             if found:
@@ -63,7 +66,7 @@ class Adapter:
             a, b = shapes.pop(_A, ()), shapes.pop(_B, ())
             if packed or not len(a) == len(b) == 2 or not a[0] == b[1] > 0 or {*shapes.values()} - {b[:1]}:
                 said = f"module {shown(module)} has shapes {brief([a, b, *shapes.values()])}"
-                raise PlanError(f"{said}, which are not LoRA of a linear module")
+                raise PlanError(f"{said}, which are not those of the LoRA of a linear module")
 
     def iter_changes(self, *, to_fused: bool) -> Iterator[Change]:
         """Yield the changes to the LoRA modules, then all other tensors, which do not change."""
@@ -91,7 +94,9 @@ class Adapter:
             yield rule, sum(len(self._modules[old]) for old in {old for _, s in parts for old, _ in s}), made
         for index in self._others:
             if fusions.has_rule(tensors[index].name.removeprefix(self._prefix), to_fused=to_fused):
-                raise PlanError(f"{tensors[index].label} matches a rule, but is not LoRA of a linear module")
+                raise PlanError(
+                    f"{tensors[index].label} matches a rule, but is not part of a linear module's LoRA"
+                )
             yield None, 1, [(tensors[index], [(index, copy_all(tensors[index].size))])]
 
     def _build(
@@ -107,14 +112,14 @@ class Adapter:
         ranks, inputs = [each.shape[0] for each in a], {each.shape[1] for each in a}
         scales = [self._find_scale(name, rank) for (name, _), rank in zip(sources, ranks, strict=True)]
         values = [math.sqrt(each) if self._config.get("use_rslora") else float(each) for each in scales]
-        if (
-            module == rows.name
-            or len(inputs) > 1
-            or not math.isclose(min(values), max(values), rel_tol=1e-12)
-        ):
+        if module == rows.name:
+            raise PlanError(
+                f"the plan makes {shown(rows.name)}, but the name of a module's weight ends in .weight"
+            )
+        if len(inputs) > 1 or not math.isclose(min(values), max(values), rel_tol=1e-12):
             raise PlanError(
                 f"cannot make {shown(rows.name)} of modules with {brief(sorted(inputs))} inputs and scales "
-                f"{brief(values)}: these must be equal, and the name a .weight"
+                f"{brief(values)}: the inputs and the scales must be equal"
             )
         same = self._are_equal([leaves[_A] for leaves in held])
         starts = [0] * len(a) if same else [*accumulate(ranks, initial=0)][:-1]
@@ -125,7 +130,9 @@ class Adapter:
             first = tensors[own[0][1]]
             missing = rows.size - sum(each.bytes for _, _, form in own for each in form)
             if len({tensors[i].code for _, i, _ in own}) > 1 or (leaf == _MAGNITUDE and missing):
-                raise PlanError(f"module {shown(module)}: {leaf} would have several types, or misses rows")
+                raise PlanError(
+                    f"module {shown(module)}: {leaf} would have several element types, or lack rows"
+                )
             item, shape = first.unit.bytes, rows.shape
             if leaf == _A:
                 shape = rank, a[0].shape[1]
