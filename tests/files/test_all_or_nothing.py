@@ -820,3 +820,23 @@ def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, existing):
     assert sorted(os.listdir(folder)) == [f"{prefix}.0.npy", f"{prefix}.1.npy"]
     assert [path.name for path, _ in report.files] == [f"{prefix}.0.npy", f"{prefix}.1.npy"]
     assert sorted(os.listdir(tmp_path)) == sorted(["x.npy", folder.name])
+
+
+@pytest.mark.parametrize(("home", "rejected"), [("in", True), ("other", False)])
+def test_a_target_in_a_subfolder_is_compared_with_sources_by_its_whole_path(tmp_path, home, rejected):
+    """A target ``in/x.npy`` replaces the source of this path, and ``other/x.npy`` does not."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "other").mkdir()
+    np.save(tmp_path / "in" / "x.npy", np.arange(12.0))
+    before = (tmp_path / "in" / "x.npy").read_bytes()
+    plan = splitops.files.plan_split(tmp_path / "in" / "x.npy", tmp_path / "parts", axis=0, num_outputs=2)
+    names = [f"{home}/x.npy", f"{home}/y.npy"]
+    targets = tuple(replace(t, name=name) for t, name in zip(plan.targets, names, strict=True))
+    moved = replace(plan, folder=tmp_path, targets=targets)
+    if rejected:
+        with pytest.raises(FileError, match="would replace a source: write to another folder"):
+            moved.run(overwrite=True, sync=False)
+    else:
+        moved.run(overwrite=True, sync=False)
+        assert np.load(tmp_path / home / "x.npy").tolist() == [0, 1, 2, 3, 4, 5]
+    assert (tmp_path / "in" / "x.npy").read_bytes() == before
