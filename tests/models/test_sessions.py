@@ -505,6 +505,30 @@ def test_a_closed_session_gives_back_at_once_what_its_runtime_holds(model, engin
 
 
 @needs_onnxruntime
+def test_a_run_keeps_its_weights_if_another_thread_closes_the_session():
+    class Weights:
+        pass
+
+    class Native:
+        """Closes the program in the middle of a run, as another thread may do."""
+
+        def run(self, outputs, feeds):
+            program.close()
+            gc.collect()
+            return [held() is not None]
+
+    ready = splitops.session(LEGAL, "onnxruntime")
+    ready.run({"x": X})
+    program = ready._program.programs[-1]
+    kept = Weights()
+    held = weakref.ref(kept)
+    program._session, program._kept = Native(), kept
+    del kept
+    assert program.run({}) == [True]
+    assert held() is None
+
+
+@needs_onnxruntime
 def test_a_closed_session_has_no_events():
     with splitops.session(LEGAL, "onnxruntime", profile=True) as ready:
         ready.run({"x": X})
