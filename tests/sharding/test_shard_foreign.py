@@ -818,3 +818,211 @@ def test_a_folder_is_not_named_like_a_file(tmp_path: Path, command: str) -> None
     said = run(command, folder, *more, "--out", tmp_path / "one.safetensors", code=2)
     assert "is a file name" in said.replace("\n", " ")
     assert not (tmp_path / "one.safetensors").exists()
+
+
+# Fused tensors, which each program cuts in its own way -----------------------------------------------------
+
+
+def cut_fused(array: np.ndarray, sections: Sequence[int], ranks: int) -> list[np.ndarray]:
+    """Return the parts of ranks that have a part of each section."""
+    found = [np.split(each, ranks) for each in np.split(array, np.cumsum(sections)[:-1])]
+    return [np.concatenate([each[rank] for each in found]) for rank in range(ranks)]
+
+
+def cut_groups(array: np.ndarray, ranks: int, groups: int = 2, keys: int = 8) -> list[np.ndarray]:
+    """Return the parts of ranks that repeat the keys and values of each group of fused heads."""
+    found = []
+    for group in np.split(array, groups):
+        found += [np.concatenate([own, group[-keys:]]) for own in np.split(group[:-keys], ranks // groups)]
+    return found
+
+
+@pytest.mark.parametrize("name", ["decoder.layers.0.self_attention.linear_qkv", "query_key_value"])
+def test_groups_of_heads_are_not_divided_by_reshard(tmp_path: Path, name: str) -> None:
+    shapes = MEGATRON if "linear" in name else LEGACY
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(shapes.items())}
+    cut: list[Tensors] = [{} for _ in range(2)]
+    for key, array in whole.items():
+        axis = shapes[key][1]
+        halves = [24, 24] if "linear_fc1" in key else [len(array)] if array.ndim else []
+        for rank in range(2):
+            own = cut_fused(array, halves, 2) if axis == 0 else np.split(array, 2, axis or 0)
+            cut[rank][key] = array if axis is None else own[rank]
+    folder = foreign(tmp_path / "ranks", cut)
+    sharding.plan(folder, ranks=2).run(tmp_path / "two", sync=False)
+    with pytest.raises(
+        PlanError, match=r"4 ranks would split 48 elements at 12, .* 24: use \[1, 2\] ranks"
+    ) as found:
+        sharding.plan(folder, ranks=4)
+    assert name in str(found.value)
+    assert [each.ranks for each in sharding.find_ranks(folder, ranks=range(1, 9)) if each.works] == [1, 2]
+    own = {"version": 1, "rule": [{"match": "*qkv.weight", "axis": 0}, {"match": "*", "replicate": True}]}
+    (folder / "config.json").unlink()
+    assert sharding.merge(folder).checkpoint.warnings[0].startswith("there is no config.json: the sizes of")
+    with pytest.raises(PlanError, match="'num_attention_heads' is neither in the plan's vars nor in config"):
+        sharding.plan(folder, ranks=2)
+    if "linear" in name:  # a plan of one's own may divide groups, as megatron-core can
+        qkv = {f"{name}.weight": whole[f"{name}.weight"]}
+        four = [{f"{name}.weight": part} for part in np.split(qkv[f"{name}.weight"], 4)]
+        for config in (CONFIG, None):
+            same(merged(foreign(tmp_path / f"four-{config is None}", four, config), own), qkv)
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_copies_of_keys_in_fused_heads_are_compared(tmp_path: Path, ranks: int) -> None:
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(MEGATRON.items())}
+    cut: list[Tensors] = [{} for _ in range(ranks)]
+    for name, array in whole.items():
+        axis = MEGATRON[name][1]
+        own = [array] * ranks if axis is None else np.split(array, ranks, axis)
+        if "linear_qkv" in name:
+            own = cut_groups(array, ranks)
+        elif "linear_fc1" in name:
+            own = cut_fused(array, [24, 24], ranks)
+        for rank in range(ranks):
+            cut[rank][name] = own[rank]
+    same(merged(foreign(tmp_path / "ranks", cut)), whole)
+    name = "decoder.layers.0.self_attention.linear_qkv.weight"
+    cut[1][name] = cut[1][name] + np.eye(len(cut[1][name]), 16, dtype=np.float32)[::-1]  # the last key
+    with pytest.raises(SplitError, match=r"linear_qkv.weight': the copies in .*_00.* and .*_01.* differ"):
+        sharding.merge(foreign(tmp_path / "other", cut))
+    cut = [each | {name: each[name][:9]} for each in cut]
+    with pytest.raises(PlanError, match=r"ranks of sizes \[9, 9, .*in total, but .* require \[48\]"):
+        sharding.merge(foreign(tmp_path / "short", cut))
+
+
+PHI = {
+    "model.embed_tokens.weight": ((40, 16), 0),
+    f"{LAYER}.self_attn.qkv_proj.weight": ((48, 16), 0),
+    f"{LAYER}.self_attn.o_proj.weight": ((16, 32), 1),
+    f"{LAYER}.mlp.gate_up_proj.weight": ((48, 16), 0),
+    f"{LAYER}.mlp.down_proj.weight": ((16, 24), 1),
+    "model.norm.weight": ((16,), None),
+    "lm_head.weight": ((40, 16), 0),
+}
+SECTIONS = {"qkv_proj": [32, 8, 8], "gate_up_proj": [24, 24]}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fused_tensors_of_transformers_are_merged_if_their_cut_is_known(tmp_path: Path, layout) -> None:
+    """AutoTP cuts each section of Phi-3's, transformers the whole, and other programs may do either."""
+    whole = {name: numbers(shape, seed) for seed, (name, (shape, _)) in enumerate(PHI.items())}
+    cut: list[Tensors] = [{} for _ in range(2)]
+    for name, array in whole.items():
+        axis, part = PHI[name][1], next((part for part in SECTIONS if part in name), None)
+        own = [array] * 2 if axis is None else np.split(array, 2, axis)
+        if part is not None and layout is as_pieces:
+            own = cut_fused(array, SECTIONS[part], 2)
+        for rank in range(2):
+            cut[rank][name] = own[rank]
+    config = CONFIG | {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+    folder = foreign(tmp_path / "ranks", cut, config, layout)
+    if layout in (as_pieces, as_ranks):
+        same(merged(folder), whole)
+        return
+    with pytest.raises(PlanError, match=r"weight' is fused: \[24, 16\] on rank 0 may .* \(--plan FILE\)"):
+        sharding.merge(folder)
+
+
+def test_experts_of_several_sizes_and_their_biases(tmp_path: Path) -> None:
+    """Megatron-LM's experts, one by one and grouped, with shared ones, beside a dense layer."""
+    config = CONFIG | {"moe_intermediate_size": 8, "shared_expert_intermediate_size": 12}
+    inner = {
+        "0.mlp": 24,
+        "1.mlp.experts.local_experts.0": 8,
+        "1.mlp.experts.local_experts.1": 8,
+        "1.mlp.shared_experts": 12,
+    }
+    whole, cut = {}, [{}, {}]
+
+    def add(name: str, array: np.ndarray, own: Sequence[np.ndarray]) -> None:
+        whole[name] = array
+        for rank in range(2):
+            cut[rank][name] = own[rank]
+
+    for module, size in inner.items():
+        for leaf, shape in (("weight", (2 * size, 16)), ("bias", (2 * size,))):
+            array = numbers(shape, len(whole))
+            add(f"decoder.layers.{module}.linear_fc1.{leaf}", array, cut_fused(array, [size, size], 2))
+        array = numbers((16, size), len(whole))
+        add(f"decoder.layers.{module}.linear_fc2.weight", array, np.split(array, 2, 1))
+    for expert in range(2):
+        one, two = numbers((16, 16), expert + 90), numbers((16, 8), expert + 95)
+        add(f"decoder.layers.2.mlp.experts.linear_fc1.weight{expert}", one, cut_fused(one, [8, 8], 2))
+        add(f"decoder.layers.2.mlp.experts.linear_fc2.weight{expert}", two, np.split(two, 2, 1))
+    same(merged(foreign(tmp_path / "ranks", cut, config)), whole)
+    key = "decoder.layers.1.mlp.experts.local_experts.0.linear_fc"
+    for each in cut:
+        each[f"{key}1.weight"], each[f"{key}2.weight"] = numbers((20, 16)), numbers((16, 10))
+        each[f"{key}1.bias"] = numbers((20,))
+    with pytest.raises(
+        PlanError, match=r"local_experts.0.linear_fc1.weight'.*config.json requires? \[8, 16\]"
+    ):
+        sharding.merge(foreign(tmp_path / "other", cut, config))
+
+
+def test_heads_that_other_programs_fuse_are_not_joined_as_those_of_megatron(tmp_path: Path) -> None:
+    """SwissArmyTransformer has all queries of a rank first, under names like those of Megatron-LM."""
+    names = {"attention.query_key_value": (96, 0), "attention.dense": (32, 1), "mlp.dense_h_to_4h": (24, 0)}
+    cut: list[Tensors] = [{} for _ in range(2)]
+    for rank in range(2):
+        for name, (size, axis) in names.items():
+            shape = (size // 2, 16) if axis == 0 else (16, size // 2)
+            cut[rank][f"transformer.layers.0.{name}.weight"] = numbers(shape, rank)
+        cut[rank]["transformer.layers.0.mlp.dense_4h_to_h.weight"] = numbers((16, 12), rank)
+    with pytest.raises(PlanError, match=r"query_key_value.weight': the copies in .* differ"):
+        sharding.merge(foreign(tmp_path / "ranks", cut, None))
+
+
+@pytest.mark.parametrize("config", [CONFIG, None])
+def test_tensors_that_are_the_same_on_all_ranks_are_not_joined(tmp_path: Path, config) -> None:
+    cut = megatron(2)
+    for each in cut:
+        each["decoder.layers.0.mlp.experts.linear_fc1.weight0"] = numbers((16, 16))
+        each["decoder.layers.0.mlp.experts.linear_fc2.weight0"] = numbers((16, 8))
+    with pytest.raises(PlanError, match=r"fc1.weight0' is the same on ranks 0 and 1, .* \(--plan FILE\)"):
+        sharding.merge(foreign(tmp_path / "ranks", cut, config))
+    for each in cut:  # parts without values say nothing
+        each["decoder.layers.0.mlp.experts.linear_fc1.weight0"] = np.ones((16, 16), np.float32)
+        each["decoder.layers.0.mlp.experts.linear_fc2.weight0"] = np.zeros((16, 8), np.float32)
+    assert len(merged(foreign(tmp_path / "other", cut, config))) == len(cut[0])
+
+
+# Folders as strangers have them ---------------------------------------------------------------------------
+
+
+def test_the_number_of_ranks_in_the_names_of_folders_counts(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "ranks", parts(llama(), 4), layout=as_ranks)
+    shutil.rmtree(folder / "rank-00003-of-00004")
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    for plan in ((), (rules,)):
+        with pytest.raises(PlanError, match=r"has only the ranks \[0, 1, 2\] of 4"):
+            sharding.merge(folder, *plan)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mp_rank_00_000/model_optim_rng.safetensors",
+        "mp_rank_01_000_003/model_optim_rng.pt",
+        "zero_pp_rank_0_mp_rank_00_model_states.safetensors",
+    ],
+)
+def test_other_kinds_of_parallelism_are_named(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "ranks" / name, {"a": numbers((2,))})
+    with pytest.raises(PlanError, match="pipeline parallelism, expert parallelism or ZeRO-3"):
+        sharding.merge(tmp_path / "ranks")
+
+
+def test_optimizer_states_beside_the_ranks_are_left_out(tmp_path: Path) -> None:
+    whole = llama()
+    folder = foreign(tmp_path / "ranks", parts(whole, 2))
+    for rank in range(2):
+        write(folder / f"mp_rank_{rank:02}" / "distrib_optim.safetensors", {"step": numbers((3,), rank)})
+    same(merged(folder), whole)
+    said = "\n".join(sharding.merge(folder).checkpoint.warnings)
+    assert "only the model's files are copied from the folder 'mp_rank_00'" in said
+    states = foreign(tmp_path / "states", parts(whole, 2), layout=as_states)
+    write(states / "zero_pp_rank_0_mp_rank_00_optim_states.safetensors", {"step": numbers((3,))})
+    same(merged(states), whole)
+    assert "optim_states.safetensors' is left out" in sharding.merge(states).checkpoint.warnings[0]

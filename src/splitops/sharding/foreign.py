@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +47,7 @@ from splitops.sharding.plan_language import (
     read_shard_rules,
 )
 from splitops.sharding.roles import Roles, find_missing
-from splitops.sharding.tables import read_table
+from splitops.sharding.tables import find_fusions, read_table
 from splitops.sharding.tensor_sharding import (
     MAX_RANKS,
     AxisSharding,
@@ -58,20 +59,29 @@ from splitops.sharding.tensor_sharding import (
 
 _ENGINE: Final = r"model-rank-(\d{1,6})-part-(\d{1,9})\.safetensors"
 _PIECES: Final = r"tp_(\d{1,6})_(\d{1,9})\.safetensors"
+_RANKS: Final = r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors"
 _FILES: Final = (
     _ENGINE,
     r"consolidated\.(\d{1,6})\.safetensors",
-    r"mp_rank_(\d{1,6})/[^/]+\.safetensors",
+    r"mp_rank_(\d{1,6})/(?!distrib_optim\.)[^/]+\.safetensors",
     r"(?:.*[._-])?mp_rank_(\d{1,6})(?:_model_states)?\.safetensors",
     _PIECES,
-    r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors",
+    _RANKS,
 )
 """File name patterns of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two patterns), and the layout ``hf``."""
-_FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-\d+)?"
+_FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-(\d{1,6}))?"
+_PARTS: Final = re.compile(r"mp_rank_\d+(_\d+)+|zero_pp_rank_\d+_mp_rank_\d+_model_states\.safetensors")
+"""Pattern of names of Megatron-LM's pipeline stages and expert-parallel ranks, and of DeepSpeed's ZeRO-3."""
+_FUSED: Final = re.compile(
+    r"(^|[._])(g?qkvz?|Wqkv|W_pack|c_attn|in_proj_ba|gate_(and_)?up|up_gate|w13)([._]|$)"
+)
+"""Pattern of the names of fused tensors with consecutive sections. Programs may shard each section."""
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, with the corresponding keys of ``params.json`` in Meta's models."""
 _MAX_DOUBTS: Final = 20
 """Maximum number of messages about tensors that may be missing. Others are only counted."""
+_SAMPLE: Final = 4096
+"""Number of bytes by which parts are compared that may be copies of each other."""
 _Parts = Sequence[StoredTensor | None]
 """The part of a tensor on each rank. It is None if the rank does not have the tensor."""
 _Solved = tuple[tuple[int, ...], TensorSharding]
@@ -83,6 +93,11 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}
+    if (part := next(filter(_PARTS.fullmatch, names), None)) is not None:
+        raise PlanError(
+            f"{shown_path(path / part)} is from pipeline parallelism, expert parallelism or ZeRO-3, but only "
+            "ranks of tensor parallelism can be merged: convert it with the program that wrote it"
+        )
     for home in filter(re.compile(_FOLDER).fullmatch, tuple(names)):
         if (path / home).is_symlink():
             raise PlanError(f"{shown_path(path / home)} is a symbolic link: put the folder itself there")
@@ -111,14 +126,8 @@ def read_foreign_ranks(
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
-    homes = [int(match[1]) for name in names if (match := re.fullmatch(_FOLDER, name))]
-    ranks = max(*found.values(), *homes, 0) + 1
-    if ranks > MAX_RANKS or len({*found.values()}) < ranks:
-        raise PlanError(
-            f"{shown_path(path)} has only the ranks {brief(sorted({*found.values()}))} of {ranks}"
-        )
+    ranks, numbered = _count_ranks(path, found, names), _check_numbers(path, found)
     files = [*found, *(name for name in names if name == "non-tp.safetensors")]  # shared by all ranks
-    numbered = _check_numbers(path, found)
     raise_file_limit(len(files))
     sources = [LocalFile(name, folder) for name in files]
     others, left, strays = find_other_files(folder, names, files)
@@ -126,14 +135,13 @@ def read_foreign_ranks(
     stated = read_inside(folder, "params.json", limit=1 << 20) if "params.json" in names else None
     if isinstance(stated, dict) and not config:
         config = {key: stated[own] for key, own in _PARAMS.items() if own in stated}
-    engine = plan is None and re.fullmatch(_ENGINE, files[0]) is not None
+    pattern = next(pattern for pattern in _FILES if re.fullmatch(pattern, files[0]))
     on = [[found[name]] if name in found else range(ranks) for name in files]
-    parts = _read_parts(sources, on, ranks, config if engine else None)
-    document = plan if plan is not None else _make_plan(config, parts, "vllm" if engine else "hf")
+    parts = _read_parts(sources, on, ranks, config if plan is None and pattern is _ENGINE else None)
+    document = plan if plan is not None else _make_plan(config, parts, pattern)
     solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
-    firsts = [next(part for part in own if part is not None) for own in parts.values()]
     known = read_shard_rules(document)
-    rules = assign_rules(known, firsts)[1]
+    rules = assign_rules(known, [next(filter(None, own)) for own in parts.values()])[1]
     doubts = [*find_missing(parts, config)]
     if doubts and numbered and plan is None:
         raise PlanError(
@@ -141,16 +149,15 @@ def read_foreign_ranks(
             "plan (--plan FILE) if the model is complete"
         )
     if plan is not None:
-        used = {rule.number for rule in rules}
-        doubts += [
-            f"{each.label} matches no tensor"
-            for each in known
-            if each.number not in used | _list_closing(known)
-        ]
+        used = {rule.number for rule in rules} | {rule.number for rule in known[-1:] if "*" in rule.match}
+        doubts += [f"{rule.label} matches no tensor" for rule in known if rule.number not in used]
     solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
+    if plan is None:
+        _reject_equal_parts(solver.unknown, sources)
     groups = group_by_size([tensor.size for tensor, _ in solved], 5 << 30)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
     placements = Placements(ranks, tuple(made), tuple(wholes), tuple(cut for _, cut in solved))
+    unchecked = "there is no config.json: the sizes of tensors and the number of ranks are not checked"
     return Checkpoint(
         shown_path(path),
         placements.files,
@@ -163,10 +170,22 @@ def read_foreign_ranks(
         warnings=(
             *warn_of_strays(folder, strays, f"the ranks of {shown_path(path)}", parts, strict=strict),
             *left,
+            *([unchecked] if plan is None and not config else []),
             *solver.warnings,
             *_warn(path, [*doubts, *solver.doubts], strict=strict),
         ),
     )
+
+
+def _count_ranks(path: Path, found: Mapping[str, int], names: Sequence[str]) -> int:
+    """Return the number of ranks, judging by the names of all files and folders. All must have files."""
+    homes = [match for name in names if (match := re.fullmatch(_FOLDER, name))]
+    ranks = max([*found.values(), *(int(match[1]) for match in homes)]) + 1
+    ranks = max([ranks, *(int(match[2]) for match in homes if match[2])])
+    own = sorted({*found.values()})
+    if ranks > MAX_RANKS or len(own) < ranks:
+        raise PlanError(f"{shown_path(path)} has only the ranks {brief(own)} of {ranks}")
+    return ranks
 
 
 def _read_parts(
@@ -205,11 +224,6 @@ def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
     return bool(numbers)
 
 
-def _list_closing(rules: Sequence[ShardRule]) -> set[int]:
-    """Return the number of the closing rule ``*``, which may match nothing, or an empty set."""
-    return {rule.number for rule in rules[-1:] if "*" in rule.match}
-
-
 def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
     """Return warnings about missing or wrong tensors. Raise PlanError for the first if ``strict``."""
     if doubts and strict:
@@ -221,35 +235,96 @@ def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
     return [*doubts[:_MAX_DOUBTS], *hidden]
 
 
-def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
-    """Infer the plan of the ranks from their tensor names or, with rules for ``layout``, from ``config``."""
+def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], pattern: str) -> Mapping[str, Any]:
+    """Infer the plan of the ranks from their tensor names or from ``config``.
+
+    ``pattern`` is that of the file names.
+    """
     shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
-    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     ranks = len(next(iter(parts.values())))
     for known in read_table("foreign.toml")["plan"]:
-        found = [[s for n, s in matrices.items() if match_glob(known[key], n)] for key in ("up", "down")]
-        if all(found):
-            inner = found[1][0][1]
-            is_fused = found[0][0][0] == 2 * inner
-            _check_pairs(matrices, known, 2 if is_fused else 1)
-            weight = {"hf": "packed_colwise"} if is_fused else {"axis": 0}
-            bias = {"axis": 0} | ({"sections": [inner * ranks] * 2} if is_fused else {})
-            up = known["up"], known["up"].replace(".weight", ".bias")
-            cut = [{"match": known[key], "axis": axis} for axis, key in enumerate(("columns", "rows"))]
-            fused = [{"match": match, **rule} for match, rule in zip(up, (weight, bias), strict=True)]
-            return {"version": 1, "rule": [*fused, *cut, {"match": "*", "replicate": True}]}
-    return make_auto_plan(config, [*parts], layout)
+        inner, times = _find_inner_sizes(shapes, known)
+        if inner:
+            up, columns = known["up"], known["columns"]
+            fused = {"match": known["groups"], "axis": 0, "groups": KEYS}
+            rules: list[Mapping[str, Any]] = [fused] if known["groups"] else []
+            for size in {*inner.values()} if times > 1 else ():
+                biases = [name.replace(".weight", ".bias") for name in inner if inner[name] == size]
+                if own := [name for name in biases if name in shapes]:
+                    rules.append({"match": own, "axis": 0, "sections": [size * ranks] * times})
+            if times > 1:
+                rules.append({"match": up, "hf": "packed_colwise"})
+            else:
+                columns = [up, up.replace(".weight", ".bias"), *columns]
+            rules += [{"match": globs, "axis": axis} for axis, globs in enumerate((columns, known["rows"]))]
+            return {"version": 1, "rule": [*rules, {"match": "*", "replicate": True}]}
+    document = make_auto_plan(config, [*parts], "vllm" if pattern is _ENGINE else "hf")
+    fused = [*_iter_fused_rules(config)] if pattern is _PIECES else []
+    document = {**document, "rule": [*fused, *document["rule"]]}
+    if ranks > 1 and pattern not in (_ENGINE, _RANKS):
+        _reject_fused(document, [next(filter(None, own)) for own in parts.values()], Names({}, config))
+    return document
 
 
-def _check_pairs(shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any], times: int) -> None:
-    """Check that each matrix of the glob ``up`` has ``times`` the inner size of its matrix of ``down``."""
-    up, down = (known[key].rpartition("*")[2] for key in ("up", "down"))
-    for name, shape in shapes.items():
-        reader = name.removesuffix(up) + down
-        if name.endswith(up) and reader in shapes and shape[0] != times * shapes[reader][1]:
+def _find_inner_sizes(
+    shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any]
+) -> tuple[Mapping[str, int], int]:
+    """Return the inner size of each matrix of the glob ``up`` on rank 0, and how often its rows contain it.
+
+    Matrices have it twice if gate and up projections are fused. Raise PlanError if others do not.
+    """
+    up, down = f".{known['up'].split('.')[-2]}.", f".{known['down']}."
+    shapes = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    readers = {name: name.replace(up, down) for name in shapes if match_glob(known["up"], name) is not None}
+    inner = {name: shapes[reader][1] for name, reader in readers.items() if reader in shapes}
+    times = 1
+    for number, (name, size) in enumerate(inner.items()):
+        rows = shapes[name][0]
+        if not number and rows == 2 * size:
+            times = 2
+        if rows != times * size:
             raise PlanError(
-                f"{shown(name)} of rank 0 has {shape[0]} rows, not {times} x {shapes[reader][1]} as the "
-                f"columns of {shown(reader)} require: write a plan (--plan FILE) if this is right"
+                f"{shown(name)} of rank 0 has {rows} rows, not {times} x {size} as the "
+                f"columns of {shown(readers[name])} require: write a plan (--plan FILE) if this is right"
+            )
+    return inner, times
+
+
+def _iter_fused_rules(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rules by which DeepSpeed's AutoTP shards each section of the fused tensors of a model."""
+    with contextlib.suppress(PlanError):  # no fused tensors of this model are known
+        for rule in find_fusions(config):
+            if "sections" in rule and "groups" not in rule:
+                match = [rule["fused"].replace("{leaf}", leaf) for leaf in ("weight", "bias")]
+                yield {"match": match, "axis": 0, "sections": rule["sections"]}
+            elif rule.keys() == {"fused", "parts"}:
+                yield {"match": rule["fused"].replace("{leaf}", "weight"), "hf": "packed_colwise"}
+
+
+def _reject_fused(document: Mapping[str, Any], tensors: Sequence[StoredTensor], names: Names) -> None:
+    """Reject fused tensors that a plan shards as one, as transformers does. Others shard each section."""
+    for tensor, rule in zip(tensors, assign_rules(read_shard_rules(document), tensors)[1], strict=True):
+        if _FUSED.search(tensor.name) is None or find_axis(rule, tensor.shape) is None:
+            continue
+        own = make_axis_sharding(rule, tensor.shape, names)
+        if own is not None and own.sections is None:
+            raise PlanError(
+                f"{tensor.label} is fused: {brief(tensor.shape)} on rank 0 may be a part of the tensor, or a "
+                "part of each section. Write a plan (--plan FILE), with sections if it is the latter"
+            )
+
+
+def _reject_equal_parts(parts: Sequence[_Parts], sources: Sequence[LocalFile]) -> None:
+    """Reject tensors whose parts on ranks 0 and 1 begin with the same data: they may be copies."""
+    for one, other in (own[:2] for own in parts):
+        if one is None or other is None or not 0 < one.size == other.size:
+            continue
+        data = sources[one.file].read(one.offset, min(one.size, _SAMPLE))
+        constant = data == (data[: one.unit.bytes] * len(data))[: len(data)]
+        if not constant and sources[other.file].read(other.offset, len(data)) == data:
+            raise PlanError(
+                f"{one.label} is the same on ranks 0 and 1, although the plan of its name shards it, and "
+                "config.json does not imply its size: write a plan (--plan FILE)"
             )
 
 
@@ -278,6 +353,8 @@ class _Solver:
         self._known: dict[tuple[object, ...], _Solved] = {}
         self.warnings: list[str] = []
         self.doubts: list[str] = []
+        self.unknown: list[_Parts] = []
+        """Parts of tensors whose size along the sharded axis is unknown, so that they may be copies."""
 
     def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
         """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
@@ -293,6 +370,9 @@ class _Solver:
                 self._known[key] = self._solve(rule, first, parts)
             shape, cut = self._known[key]
             self._check_shape(rule, first, shape)
+            implied = cut.axis is None or "sections" in rule.fields or self._roles.find_sizes(first, cut.axis)
+            if not implied and cut.shards[0] != cut.shards[1 % len(parts)]:
+                self.unknown.append(parts)
             return make_tensor(first.name, first.code, list(shape), 0), cut
         except (SplitError, ValueError) as error:
             raise PlanError(f"{first.label}, {rule.label_for(first.name)}: {error}") from error
@@ -345,13 +425,17 @@ class _Solver:
     def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
         """Return the shape of the whole tensor whose parts have ``sizes`` along an axis, and its sharding."""
         counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
-        known = [*self._list_sizes(rule, first, axis)] if axis == find_axis(rule, first.shape) else []
+        known = sorted({*self._list_sizes(rule, first, axis)}) if axis == find_axis(rule, first.shape) else []
         smaller = [size for size in known if size < total]
         if not known and axis == find_axis(rule, first.shape):
             self._check_padding(rule, first, counts, total)
         size = total if total in known or not known else max(smaller, default=min(known))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-        own = make_axis_sharding(rule, shape, self._names)
+        if self._automatic and "groups" in fields:  # Megatron-LM may shard a group, too
+            fields = {key: value for key, value in fields.items() if key != "groups"}
+            if size < total and (cut := self._find_shared_keys(axis, size, sizes)) is not None:
+                return shape, cut
+        own = make_axis_sharding(replace(rule, fields=fields), shape, self._names)
         assert own is not None  # the rule has an axis
         two = counts == KEYS and size == total and any(total % other == 0 for other in smaller)
         repeats = "replicate" in fields or (counts == KEYS and self._automatic)
@@ -383,6 +467,25 @@ class _Solver:
             f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
             f"config.json require {brief(known or [size])}{advice}"
         )
+
+    def _find_shared_keys(self, axis: int, size: int, sizes: Sequence[int]) -> TensorSharding | None:
+        """Return the sharding of fused queries, keys and values if several ranks share the keys of a group.
+
+        Each rank has some of the group's queries, then a copy of its keys and values. Return None if the
+        sizes do not fit this.
+        """
+        ranks, groups = len(sizes), self._names.evaluate(KEYS)
+        shared = 2 * self._names.evaluate("head_dim")
+        each, queries = ranks // groups, sizes[0] - shared
+        fits = ranks == groups * each and size + (ranks - groups) * shared == sum(sizes)
+        if len({*sizes}) > 1 or each < 2 or queries < 1 or not fits:
+            return None
+        shards = []
+        for rank in range(ranks):
+            begin = rank // each * (each * queries + shared)
+            keys = Piece(begin + each * queries, shared, queries)
+            shards.append(Shard(sizes[0], (Piece(begin + rank % each * queries, queries, 0), keys)))
+        return TensorSharding(axis, tuple(shards))
 
     def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
         """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
@@ -418,12 +521,7 @@ class _Solver:
             yield from sorted(own_sizes)
             return
         if counts in (QUERIES, KEYS) and re.search(r"\.([qkvo]_proj|w[qkvo])\.", first.name):
-            with contextlib.suppress(PlanError):
-                own = {size for key, size in self._sizes if "head_dim" in key}
-                own.add(self._names.evaluate("head_dim"))
-                heads = [size for key, size in self._sizes if counts.removeprefix("num_") in key]
-                times = (1, 2) if counts == QUERIES else (1,)  # 2 with a fused gate
-                yield from {n * size * each // pack for n in heads for size in own for each in times}
+            yield from {size // pack for size in self._roles.heads[counts]}
         elif counts in ("vocabulary", "inner"):
             found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
             more = [*_iter_integers(self._config)] if found and counts == "inner" else []

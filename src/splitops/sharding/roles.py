@@ -47,6 +47,8 @@ _ROLES: Final = tuple(
         (r"layers\.\d+\.block_sparse_moe\.experts\.\d+\.w2", "hidden inner"),
         (r"layers\.\d+\.mlp\.gate_up_proj", "twice hidden"),
         (r"layers\.\d+\.mlp\.(?:linear_fc1|dense_h_to_4h)", "gated hidden"),
+        (r"layers\.\d+\.mlp\.experts\.local_experts\.\d+\.linear_fc1", "gated_expert hidden"),
+        (r"layers\.\d+\.mlp\.experts\.local_experts\.\d+\.linear_fc2", "hidden expert"),
         (r"layers\.\d+\.(?:mlp\.(?:down_proj|linear_fc2|dense_4h_to_h)|feed_forward\.w2)", "hidden inner"),
     )
 )
@@ -80,9 +82,22 @@ class Roles:
     """The sizes that ``config.json`` implies. A size is a set if the model has several kinds of layers."""
 
     def __init__(self, config: Mapping[str, Any], names: Names) -> None:
-        sizes = [(place[-1], size) for place, size in iter_sizes(config)]
+        sizes = [(place[-1], size) for place, size in iter_sizes(config) if "linear" not in place[-1]]
         inside = config.get("text_config")
         keys = {**(inside if isinstance(inside, Mapping) else {}), **config}
+        each = {size for key, size in sizes if "head_dim" in key}
+        with suppress(PlanError):
+            each.add(names.evaluate("head_dim"))
+        queries, key_heads = (
+            {n for key, n in sizes if count.removeprefix("num_") in key} for count in (QUERIES, KEYS)
+        )
+        self.heads = {
+            QUERIES: {
+                n * size * times for n in queries for size in each for times in (1, 2)
+            },  # 2 with a gate
+            KEYS: {n * size for n in key_heads for size in each},
+        }
+        """The sizes that the outputs of attention may have, by the key of ``config.json`` for their heads."""
         self._known: dict[str, set[int]] = {
             "hidden": find_sizes(config, "hidden_size"),
             "vocabulary": find_sizes(config, "vocab_size"),
@@ -92,22 +107,16 @@ class Roles:
         inner = find_sizes(config, "intermediate_size") | find_sizes(config, "ffn_hidden_size")
         inner |= {2 * size for size in inner if keys.get("use_double_wide_mlp")}
         self._known |= {"inner": inner, "twice": {2 * n for n in inner}}
-        own = {size for key, size in sizes if re.search(r"(moe|expert)(?!.*shared).*(intermediate|ffn)", key)}
+        own = {n for key, n in sizes if re.search(r"(moe|expert)(?!.*shared).*(intermediate|ffn)", key)}
         self._known["expert"] = own or inner
         self._known["gated"] = inner | self._known["twice"]
+        self._known["gated_expert"] = {n * times for n in own or inner for times in (1, 2)}
         if keys.get("kv_lora_rank"):  # heads of latent attention have several sizes
             return
-        each = {size for key, size in sizes if "head_dim" in key and "linear" not in key}
-        with suppress(PlanError):
-            each.add(names.evaluate("head_dim"))
-        queries, key_heads = (
-            {size for key, size in sizes if count.removeprefix("num_") in key and "linear" not in key}
-            for count in (QUERIES, KEYS)
-        )
         times = (1, 2) if "attn_output_gate" in keys or "linear_num_value_heads" in keys else (1,)
         self._known["heads"] = {n * size for n in queries for size in each}
-        self._known["keys"] = {n * size for n in key_heads for size in each}
-        self._known["queries"] = {n * size * t for n in queries for size in each for t in times}
+        self._known["keys"] = self.heads[KEYS]
+        self._known["queries"] = {n * t for n in self._known["heads"] for t in times}
         self._known["fused"] = {
             (n * t + 2 * k) * size for n in queries for k in key_heads for size in each for t in times
         }
