@@ -107,7 +107,7 @@ class Roles:
         inner = find_sizes(config, "intermediate_size") | find_sizes(config, "ffn_hidden_size")
         inner |= {2 * size for size in inner if keys.get("use_double_wide_mlp")}
         self._known |= {"inner": inner, "twice": {2 * n for n in inner}}
-        own = {n for key, n in sizes if re.search(r"(moe|expert)(?!.*shared).*(intermediate|ffn)", key)}
+        own = {n for key, n in sizes if re.search(r"^(?!.*shared).*(moe|expert).*(intermediate|ffn)", key)}
         self._known["expert"] = own or inner
         self._known["gated"] = inner | self._known["twice"]
         self._known["gated_expert"] = {n * times for n in own or inner for times in (1, 2)}
