@@ -956,7 +956,7 @@ def test_experts_of_several_sizes_and_their_biases(tmp_path: Path) -> None:
         each[f"{key}1.weight"], each[f"{key}2.weight"] = numbers((20, 16)), numbers((16, 10))
         each[f"{key}1.bias"] = numbers((20,))
     with pytest.raises(
-        PlanError, match=r"local_experts.0.linear_fc1.weight'.*config.json requires? \[8, 16\]"
+        PlanError, match=r"local_experts.0.linear_fc1.bias'.*config.json requires? \[8, 16\]"
     ):
         sharding.merge(foreign(tmp_path / "other", cut, config))
 
