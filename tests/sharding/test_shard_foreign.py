@@ -1026,3 +1026,12 @@ def test_optimizer_states_beside_the_ranks_are_left_out(tmp_path: Path) -> None:
     write(states / "zero_pp_rank_0_mp_rank_00_optim_states.safetensors", {"step": numbers((3,))})
     same(merged(states), whole)
     assert "optim_states.safetensors' is left out" in sharding.merge(states).checkpoint.warnings[0]
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = foreign(tmp_path / "steps" / "iter_0000010", parts(llama(), 2), None)
+    with pytest.raises(PlanError, match=r"no plan without config.json: copy it there, or write a plan"):
+        sharding.merge(folder)
+    (tmp_path / "steps" / "latest_checkpointed_iteration.txt").write_text("10")
+    with pytest.raises(PlanError, match=r"is not a folder of ranks. The ranks are in its folder 'iter_0000010'"):
+        sharding.merge(tmp_path / "steps")

@@ -258,6 +258,8 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], pattern: 
                 columns = [up, up.replace(".weight", ".bias"), *columns]
             rules += [{"match": globs, "axis": axis} for axis, globs in enumerate((columns, known["rows"]))]
             return {"version": 1, "rule": [*rules, {"match": "*", "replicate": True}]}
+    if not config:
+        raise PlanError("no plan without config.json: copy it there, or write a plan with plan= (--plan FILE)")
     document = make_auto_plan(config, [*parts], "vllm" if pattern is _ENGINE else "hf")
     fused = [*_iter_fused_rules(config)] if pattern is _PIECES else []
     document = {**document, "rule": [*fused, *document["rule"]]}

@@ -449,6 +449,8 @@ def check_ranks(path: AnyPath) -> None:
         folder = Path(path)
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else [folder.name]
         names += [f"{entry.parent.name}/{entry.name}" for entry in folder.glob("mp_rank_*/*.pt")]
+        inner = sorted(entry.parent.name for entry in folder.glob("*/mp_rank_*"))
+        usage = f"The ranks are in its folder {shown(inner[-1])}" if inner else usage
         advice = "" if any(map(is_model_file, names)) else advise_on_pickles(names)
         raise PlanError(f"{shown_path(path)} is not a folder of ranks. {advice or usage}")
 
