@@ -955,9 +955,7 @@ def test_experts_of_several_sizes_and_their_biases(tmp_path: Path) -> None:
     for each in cut:
         each[f"{key}1.weight"], each[f"{key}2.weight"] = numbers((20, 16)), numbers((16, 10))
         each[f"{key}1.bias"] = numbers((20,))
-    with pytest.raises(
-        PlanError, match=r"local_experts.0.linear_fc1.bias'.*config.json requires? \[8, 16\]"
-    ):
+    with pytest.raises(PlanError, match=r"local_experts.0.linear_fc1.bias'.*config.json requires? \[8, 16\]"):
         sharding.merge(foreign(tmp_path / "other", cut, config))
 
 
@@ -1033,5 +1031,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"no plan without config.json: copy it there, or write a plan"):
         sharding.merge(folder)
     (tmp_path / "steps" / "latest_checkpointed_iteration.txt").write_text("10")
-    with pytest.raises(PlanError, match=r"is not a folder of ranks. The ranks are in its folder 'iter_0000010'"):
+    with pytest.raises(
+        PlanError, match=r"is not a folder of ranks. The ranks are in its folder 'iter_0000010'"
+    ):
         sharding.merge(tmp_path / "steps")

@@ -7,85 +7,55 @@ all ranks. Files are untrusted.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
-from splitops.errors import PlanError, SplitError, brief, shown, shown_path
+from splitops.errors import PlanError, brief, shown_path
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.extents import Extents
 from splitops.files.folders import INDEX, find_other_files
 from splitops.files.formats import get_format
-from splitops.files.formats.safetensors import make_tensor
 from splitops.files.max_size import group_by_size
 from splitops.files.sources import LocalFile
 from splitops.files.strays import warn_of_strays
 from splitops.files.tensors import StoredTensor
-from splitops.sharding.auto import make_auto_plan
+from splitops.sharding.auto import make_rank_plan
 from splitops.sharding.checkpoint import Checkpoint, read_config
 from splitops.sharding.copies import deduplicate
 from splitops.sharding.distributed import lay_out_files
 from splitops.sharding.documents import read_inside
 from splitops.sharding.expressions import Names
-from splitops.sharding.globs import match_glob
 from splitops.sharding.heads import KEYS, QUERIES
 from splitops.sharding.layouts.vllm import unfuse_rank
-from splitops.sharding.padding import SIZE_KEYS, classify_axis, iter_sizes
 from splitops.sharding.placements import Placements, copy_extents
-from splitops.sharding.plan_language import (
-    ShardRule,
-    assign_rules,
-    find_axis,
-    make_axis_sharding,
-    read_shard_rules,
-)
-from splitops.sharding.roles import Roles, find_missing
-from splitops.sharding.tables import find_fusions, read_table
-from splitops.sharding.tensor_sharding import (
-    MAX_RANKS,
-    AxisSharding,
-    Piece,
-    Shard,
-    TensorSharding,
-    shard_axis,
-)
+from splitops.sharding.plan_language import assign_rules, read_shard_rules
+from splitops.sharding.roles import find_missing
+from splitops.sharding.tensor_sharding import MAX_RANKS
+from splitops.sharding.whole_shapes import Parts, ShapeSolver
 
 _ENGINE: Final = r"model-rank-(\d{1,6})-part-(\d{1,9})\.safetensors"
 _PIECES: Final = r"tp_(\d{1,6})_(\d{1,9})\.safetensors"
-_RANKS: Final = r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors"
-_FILES: Final = (
-    _ENGINE,
-    r"consolidated\.(\d{1,6})\.safetensors",
-    r"mp_rank_(\d{1,6})/(?!distrib_optim\.)[^/]+\.safetensors",
-    r"(?:.*[._-])?mp_rank_(\d{1,6})(?:_model_states)?\.safetensors",
-    _PIECES,
-    _RANKS,
-)
-"""File name patterns of vLLM, Meta's Llama, Megatron-LM, DeepSpeed (two patterns), and the layout ``hf``."""
+_FILES: Final = {
+    _ENGINE: "vllm",
+    r"consolidated\.(\d{1,6})\.safetensors": "meta",
+    r"mp_rank_(\d{1,6})/(?!distrib_optim\.)[^/]+\.safetensors": "megatron",
+    r"(?:.*[._-])?mp_rank_(\d{1,6})(?:_model_states)?\.safetensors": "deepspeed",
+    _PIECES: "autotp",
+    r"rank-(\d{1,6})-of-\d+/[^/]+\.safetensors": "hf",
+}
+"""Patterns of file names, with the program or layout that they belong to."""
 _FOLDER: Final = r"(?:mp_rank_|rank-)(\d{1,6})(?:-of-(\d{1,6}))?"
 _PARTS: Final = re.compile(r"mp_rank_\d+(_\d+)+|zero_pp_rank_\d+_mp_rank_\d+_model_states\.safetensors")
 """Pattern of names of Megatron-LM's pipeline stages and expert-parallel ranks, and of DeepSpeed's ZeRO-3."""
-_FUSED: Final = re.compile(
-    r"(^|[._])(g?qkvz?|Wqkv|W_pack|c_attn|in_proj_ba|gate_(and_)?up|up_gate|w13)([._]|$)"
-)
-"""Pattern of the names of fused tensors with consecutive sections. Programs may shard each section."""
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, with the corresponding keys of ``params.json`` in Meta's models."""
 _MAX_DOUBTS: Final = 20
 """Maximum number of messages about tensors that may be missing. Others are only counted."""
-_SAMPLE: Final = 4096
-"""Number of bytes by which parts are compared that may be copies of each other."""
-_Parts = Sequence[StoredTensor | None]
-"""The part of a tensor on each rank. It is None if the rank does not have the tensor."""
-_Solved = tuple[tuple[int, ...], TensorSharding]
-"""The shape of an unsharded tensor, and its sharding."""
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
@@ -135,13 +105,14 @@ def read_foreign_ranks(
     stated = read_inside(folder, "params.json", limit=1 << 20) if "params.json" in names else None
     if isinstance(stated, dict) and not config:
         config = {key: stated[own] for key, own in _PARAMS.items() if own in stated}
-    pattern = next(pattern for pattern in _FILES if re.fullmatch(pattern, files[0]))
+    writer = next(writer for pattern, writer in _FILES.items() if re.fullmatch(pattern, files[0]))
     on = [[found[name]] if name in found else range(ranks) for name in files]
-    parts = _read_parts(sources, on, ranks, config if plan is None and pattern is _ENGINE else None)
-    document = plan if plan is not None else _make_plan(config, parts, pattern)
-    solver = _Solver(config, Names(document.get("vars", {}), config), automatic=plan is None)
+    parts = _read_parts(sources, on, ranks, config if plan is None and writer == "vllm" else None)
+    firsts = [next(filter(None, own)) for own in parts.values()]
+    document = make_rank_plan(config, firsts, ranks, writer) if plan is None else plan
+    solver = ShapeSolver(config, Names(document.get("vars", {}), config), automatic=plan is None)
     known = read_shard_rules(document)
-    rules = assign_rules(known, [next(filter(None, own)) for own in parts.values()])[1]
+    rules = assign_rules(known, firsts)[1]
     doubts = [*find_missing(parts, config)]
     if doubts and numbered and plan is None:
         raise PlanError(
@@ -152,8 +123,7 @@ def read_foreign_ranks(
         used = {rule.number for rule in rules} | {rule.number for rule in known[-1:] if "*" in rule.match}
         doubts += [f"{rule.label} matches no tensor" for rule in known if rule.number not in used]
     solved = [solver.solve(rule, own) for rule, own in zip(rules, parts.values(), strict=True)]
-    if plan is None:
-        _reject_equal_parts(solver.unknown, sources)
+    solver.check_copies(sources)
     groups = group_by_size([tensor.size for tensor, _ in solved], 5 << 30)
     wholes, made, index = lay_out_files([[solved[i][0] for i in group] for group in groups], path)
     placements = Placements(ranks, tuple(made), tuple(wholes), tuple(cut for _, cut in solved))
@@ -235,102 +205,7 @@ def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
     return [*doubts[:_MAX_DOUBTS], *hidden]
 
 
-def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], pattern: str) -> Mapping[str, Any]:
-    """Infer the plan of the ranks from their tensor names or from ``config``.
-
-    ``pattern`` is that of the file names.
-    """
-    shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
-    ranks = len(next(iter(parts.values())))
-    for known in read_table("foreign.toml")["plan"]:
-        inner, times = _find_inner_sizes(shapes, known)
-        if inner:
-            up, columns = known["up"], known["columns"]
-            fused = {"match": known["groups"], "axis": 0, "groups": KEYS}
-            rules: list[Mapping[str, Any]] = [fused] if known["groups"] else []
-            for size in {*inner.values()} if times > 1 else ():
-                biases = [name.replace(".weight", ".bias") for name in inner if inner[name] == size]
-                if own := [name for name in biases if name in shapes]:
-                    rules.append({"match": own, "axis": 0, "sections": [size * ranks] * times})
-            if times > 1:
-                rules.append({"match": up, "hf": "packed_colwise"})
-            else:
-                columns = [up, up.replace(".weight", ".bias"), *columns]
-            rules += [{"match": globs, "axis": axis} for axis, globs in enumerate((columns, known["rows"]))]
-            return {"version": 1, "rule": [*rules, {"match": "*", "replicate": True}]}
-    if not config:
-        raise PlanError("no plan without config.json: copy it there, or write a plan with plan= (--plan FILE)")
-    document = make_auto_plan(config, [*parts], "vllm" if pattern is _ENGINE else "hf")
-    fused = [*_iter_fused_rules(config)] if pattern is _PIECES else []
-    document = {**document, "rule": [*fused, *document["rule"]]}
-    if ranks > 1 and pattern not in (_ENGINE, _RANKS):
-        _reject_fused(document, [next(filter(None, own)) for own in parts.values()], Names({}, config))
-    return document
-
-
-def _find_inner_sizes(
-    shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any]
-) -> tuple[Mapping[str, int], int]:
-    """Return the inner size of each matrix of the glob ``up`` on rank 0, and how often its rows contain it.
-
-    Matrices have it twice if gate and up projections are fused. Raise PlanError if others do not.
-    """
-    up, down = f".{known['up'].split('.')[-2]}.", f".{known['down']}."
-    shapes = {name: shape for name, shape in shapes.items() if len(shape) == 2}
-    readers = {name: name.replace(up, down) for name in shapes if match_glob(known["up"], name) is not None}
-    inner = {name: shapes[reader][1] for name, reader in readers.items() if reader in shapes}
-    times = 1
-    for number, (name, size) in enumerate(inner.items()):
-        rows = shapes[name][0]
-        if not number and rows == 2 * size:
-            times = 2
-        if rows != times * size:
-            raise PlanError(
-                f"{shown(name)} of rank 0 has {rows} rows, not {times} x {size} as the "
-                f"columns of {shown(readers[name])} require: write a plan (--plan FILE) if this is right"
-            )
-    return inner, times
-
-
-def _iter_fused_rules(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules by which DeepSpeed's AutoTP shards each section of the fused tensors of a model."""
-    with contextlib.suppress(PlanError):  # no fused tensors of this model are known
-        for rule in find_fusions(config):
-            if "sections" in rule and "groups" not in rule:
-                match = [rule["fused"].replace("{leaf}", leaf) for leaf in ("weight", "bias")]
-                yield {"match": match, "axis": 0, "sections": rule["sections"]}
-            elif rule.keys() == {"fused", "parts"}:
-                yield {"match": rule["fused"].replace("{leaf}", "weight"), "hf": "packed_colwise"}
-
-
-def _reject_fused(document: Mapping[str, Any], tensors: Sequence[StoredTensor], names: Names) -> None:
-    """Reject fused tensors that a plan shards as one, as transformers does. Others shard each section."""
-    for tensor, rule in zip(tensors, assign_rules(read_shard_rules(document), tensors)[1], strict=True):
-        if _FUSED.search(tensor.name) is None or find_axis(rule, tensor.shape) is None:
-            continue
-        own = make_axis_sharding(rule, tensor.shape, names)
-        if own is not None and own.sections is None:
-            raise PlanError(
-                f"{tensor.label} is fused: {brief(tensor.shape)} on rank 0 may be a part of the tensor, or a "
-                "part of each section. Write a plan (--plan FILE), with sections if it is the latter"
-            )
-
-
-def _reject_equal_parts(parts: Sequence[_Parts], sources: Sequence[LocalFile]) -> None:
-    """Reject tensors whose parts on ranks 0 and 1 begin with the same data: they may be copies."""
-    for one, other in (own[:2] for own in parts):
-        if one is None or other is None or not 0 < one.size == other.size:
-            continue
-        data = sources[one.file].read(one.offset, min(one.size, _SAMPLE))
-        constant = data == (data[: one.unit.bytes] * len(data))[: len(data)]
-        if not constant and sources[other.file].read(other.offset, len(data)) == data:
-            raise PlanError(
-                f"{one.label} is the same on ranks 0 and 1, although the plan of its name shards it, and "
-                "config.json does not imply its size: write a plan (--plan FILE)"
-            )
-
-
-def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents:
+def _collect_extents(placements: Placements, parts: Sequence[Parts]) -> Extents:
     """Return the extents from the files of the ranks to the unsharded tensors."""
     numbers, found = placements.kinds[0], []
     for rank in range(placements.ranks):
@@ -340,199 +215,3 @@ def _collect_extents(placements: Placements, parts: Sequence[_Parts]) -> Extents
         forms = placements.make_extents(rank)
         found.append(copy_extents(forms, numbers[table[:, 0]], table[:, 0], table[:, 1], table[:, 2]))
     return Extents.concatenate(found).invert()
-
-
-class _Solver:
-    """Finds the unsharded shapes of tensors, and how they were sharded.
-
-    With an ``automatic`` plan, embeddings may be padded, replicated, or sharded along the other axis.
-    """
-
-    def __init__(self, config: Mapping[str, Any], names: Names, *, automatic: bool) -> None:
-        self._config, self._names, self._automatic = config, names, automatic
-        self._sizes = [(place[-1], size) for place, size in iter_sizes(config)]
-        self._roles = Roles(config, names)
-        self._known: dict[tuple[object, ...], _Solved] = {}
-        self.warnings: list[str] = []
-        self.doubts: list[str] = []
-        self.unknown: list[_Parts] = []
-        """Parts of tensors whose size along the sharded axis is unknown, so that they may be copies."""
-
-    def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
-        """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
-        first = next(part for part in parts if part is not None)
-        kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
-        axes = range(len(first.shape))
-        counts = tuple(classify_axis(first, axis) for axis in axes)
-        roles = tuple(frozenset(self._roles.find_sizes(first, axis)) for axis in axes)
-        named = first.name if "vocabulary" in counts else ""  # each gets its own warning about padding
-        key = rule.number, "place" in rule.fields, kinds, counts, roles, named
-        try:
-            if key not in self._known:
-                self._known[key] = self._solve(rule, first, parts)
-            shape, cut = self._known[key]
-            self._check_shape(rule, first, shape)
-            implied = cut.axis is None or "sections" in rule.fields or self._roles.find_sizes(first, cut.axis)
-            if not implied and cut.shards[0] != cut.shards[1 % len(parts)]:
-                self.unknown.append(parts)
-            return make_tensor(first.name, first.code, list(shape), 0), cut
-        except (SplitError, ValueError) as error:
-            raise PlanError(f"{first.label}, {rule.label_for(first.name)}: {error}") from error
-
-    def _check_shape(self, rule: ShardRule, first: StoredTensor, shape: Sequence[int]) -> None:
-        """Check the sizes of an unsharded tensor by ``config.json``.
-
-        A plan of one's own may set other sizes with ``sections``. There is a warning if it does not.
-        """
-        for axis, size in enumerate(shape):
-            known = sorted(self._roles.find_sizes(first, axis))
-            stated = (
-                not self._automatic and "sections" in rule.fields and axis == find_axis(rule, first.shape)
-            )
-            if known and size not in known and not stated:
-                what = f"axis {axis} has size {size} when merged, but config.json requires {brief(known)}"
-                if self._automatic:
-                    raise PlanError(f"{what}. If it is right, write a plan (--plan FILE)")
-                self.doubts.append(f"{first.label}: {what}")
-
-    def _solve(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> _Solved:
-        placed = "place" in rule.fields
-        axis = None if placed else self._find_axis(rule, first, parts)
-        for rank, part in enumerate(parts):
-            if part is None and not placed:
-                raise PlanError(f"it is missing on rank {rank}")
-            pair = [first, first if part is None else part]
-            rest = {(p.code, p.shape[:axis], p.shape[axis + 1 :] if axis is not None else ()) for p in pair}
-            if len(rest) > 1:
-                one, other = (f"{p.code} {brief(p.shape)}" for p in pair)
-                raise PlanError(f"{one} does not fit {other} on rank {rank}")
-        if axis is None:
-            return first.shape, TensorSharding(None, tuple(None if p is None else Shard() for p in parts))
-        return self._fit(rule, first, axis, [part.shape[axis] for part in parts if part is not None])
-
-    def _find_axis(self, rule: ShardRule, first: StoredTensor, parts: _Parts) -> int | None:
-        """Return the axis along which a tensor is sharded, or None if it is replicated.
-
-        With an automatic plan, the axis of an embedding is inferred from its shape and ``config.json``.
-        """
-        axis, shape = find_axis(rule, first.shape), first.shape
-        if not self._automatic or axis is None or len(shape) != 2 or len(parts) == 1:
-            return axis
-        if classify_axis(first, axis) != "vocabulary":
-            return axis
-        if ("hidden_size", len(parts) * shape[1 - axis]) in self._sizes:
-            return 1 - axis
-        return None if ("vocab_size", shape[axis]) in self._sizes else axis
-
-    def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
-        """Return the shape of the whole tensor whose parts have ``sizes`` along an axis, and its sharding."""
-        counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
-        known = sorted({*self._list_sizes(rule, first, axis)}) if axis == find_axis(rule, first.shape) else []
-        smaller = [size for size in known if size < total]
-        if not known and axis == find_axis(rule, first.shape):
-            self._check_padding(rule, first, counts, total)
-        size = total if total in known or not known else max(smaller, default=min(known))
-        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
-        if self._automatic and "groups" in fields:  # Megatron-LM may shard a group, too
-            fields = {key: value for key, value in fields.items() if key != "groups"}
-            if size < total and (cut := self._find_shared_keys(axis, size, sizes)) is not None:
-                return shape, cut
-        own = make_axis_sharding(replace(rule, fields=fields), shape, self._names)
-        assert own is not None  # the rule has an axis
-        two = counts == KEYS and size == total and any(total % other == 0 for other in smaller)
-        repeats = "replicate" in fields or (counts == KEYS and self._automatic)
-        if len(sizes) > 1 and (two or (repeats and not known)):
-            raise PlanError(
-                f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
-            )
-        if own.sections is None and total == size:
-            self._check_sizes(
-                rule, own, sizes, is_known=total in {*known, *self._roles.find_sizes(first, axis)}
-            )
-            places = zip(accumulate(sizes, initial=0), sizes, strict=False)
-            shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
-            return shape, TensorSharding(axis, tuple(shards))
-        if own.sections is None and not own.replicate:
-            if "pad_to" in fields or (counts == "vocabulary" and self._automatic):
-                own = AxisSharding(axis, pad_to=total)
-            elif counts == KEYS:
-                own = AxisSharding(axis, unit=sizes[0], replicate=frozenset({0}))
-        with contextlib.suppress(SplitError):
-            cut = shard_axis(own, size, len(sizes))
-            if [shard and shard.size for shard in cut.shards] == sizes:
-                if cut.padded:
-                    self.warnings.append(f"{first.label}: {cut.padded - size} padded rows are removed")
-                return shape, cut
-        pads = counts == "vocabulary" and total > size
-        advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
-        raise PlanError(
-            f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
-            f"config.json require {brief(known or [size])}{advice}"
-        )
-
-    def _find_shared_keys(self, axis: int, size: int, sizes: Sequence[int]) -> TensorSharding | None:
-        """Return the sharding of fused queries, keys and values if several ranks share the keys of a group.
-
-        Each rank has some of the group's queries, then a copy of its keys and values. Return None if the
-        sizes do not fit this.
-        """
-        ranks, groups = len(sizes), self._names.evaluate(KEYS)
-        shared = 2 * self._names.evaluate("head_dim")
-        each, queries = ranks // groups, sizes[0] - shared
-        fits = ranks == groups * each and size + (ranks - groups) * shared == sum(sizes)
-        if len({*sizes}) > 1 or each < 2 or queries < 1 or not fits:
-            return None
-        shards = []
-        for rank in range(ranks):
-            begin = rank // each * (each * queries + shared)
-            keys = Piece(begin + each * queries, shared, queries)
-            shards.append(Shard(sizes[0], (Piece(begin + rank % each * queries, queries, 0), keys)))
-        return TensorSharding(axis, tuple(shards))
-
-    def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
-        """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
-        if "pad_to" in rule.fields and "sections" not in rule.fields:
-            raise PlanError(
-                f"the size {total} may be padded or not: set sections in the plan or the size in config.json"
-            )
-        if self._automatic and counts == "vocabulary":
-            self.warnings.append(f"{first.label}: any padding remains, as config.json has no vocab_size")
-
-    def _check_sizes(self, rule: ShardRule, own: AxisSharding, sizes: list[int], *, is_known: bool) -> None:
-        """Reject unequal parts, unless the rule makes them, allows them, or ``config.json`` has their sum."""
-        if len({*sizes}) == 1 or rule.fields.get("even") is False or (is_known and self._automatic):
-            return
-        if not self._automatic and (is_known or "even" not in rule.fields):
-            with contextlib.suppress(SplitError):
-                shards = shard_axis(own, sum(sizes), len(sizes)).shards
-                if [shard and shard.size for shard in shards] == sizes:
-                    return
-        advice = "set even = false in its rule" if not self._automatic else "write a plan with even = false"
-        raise PlanError(
-            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
-        )
-
-    def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:
-        """Yield the sizes that the unsharded axis may have according to the plan or ``config.json``."""
-        sections = rule.fields.get("sections", [-1])
-        if -1 not in sections:
-            yield sum(map(self._names.evaluate, sections))
-            return
-        counts, pack = classify_axis(first, axis), self._names.evaluate(rule.fields.get("pack", 1))
-        if pack == 1 and (own_sizes := self._roles.find_sizes(first, axis)):
-            yield from sorted(own_sizes)
-            return
-        if counts in (QUERIES, KEYS) and re.search(r"\.([qkvo]_proj|w[qkvo])\.", first.name):
-            yield from {size // pack for size in self._roles.heads[counts]}
-        elif counts in ("vocabulary", "inner"):
-            found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
-            more = [*_iter_integers(self._config)] if found and counts == "inner" else []
-            yield from {-(-n * size // pack) for size in more for n in (1, 2, 4)} or {
-                -(-n // pack) for n in found
-            }
-
-
-def _iter_integers(value: Any) -> Iterator[int]:
-    """Yield all positive integers in a JSON document. Some sizes have keys that :data:`SIZE_KEYS` lacks."""
-    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
-        yield from (each,) * (each > 0) if type(each) is int else _iter_integers(each)
