@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from splitops.errors import PlanError, shown
@@ -132,10 +131,55 @@ def pad_sizes(
         PlanError: only some tensors of a size would be padded, sharding over ``ranks`` would mix fused parts,
             or appended zeros would not be zeros after dequantisation.
     """
-    sizes, warnings, kinds = dict(iter_sizes(config)), list[str](), list(matches.kinds)
-    hidden = find_sizes(config, "hidden_size")
-    is_left = partial(_is_left, hidden=hidden, quantised="quantization_config" in config)
-    groups: dict[tuple[str, int], list[tuple[int, AxisSharding, int]]] = {}
+    kinds = list(matches.kinds)
+    groups, warnings = _group_kinds(kinds, config, pad_for)
+    sized = {number for members in groups.values() for number, _, _ in members}
+    for (counts, size), members in groups.items():
+        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * pad_for) for _, own, _ in members)
+        pad_to = math.lcm(*units)
+        names = [kinds[number].tensor.name for number, _, _ in members]
+        growth = _Growth(counts, size, -(-size // pad_to) * pad_to, names, config)
+        if growth.padded == size:
+            continue
+        if counts == "inner" and has_shared_offset(config):
+            label = kinds[members[0][0]].tensor.label
+            raise PlanError(f"{label} cannot be padded {growth}: weights with an offset have a single scale")
+        for number, own, times in members:
+            kinds[number] = _pad_sharded(kinds[number], own, times, growth, pad_to, ranks)
+        lengths = {size, *(size * times * len(own.sections or (0,)) for _, own, times in members)}
+        for number in {*range(len(kinds))} - {number for number, _, _ in members}:
+            kinds[number] = _pad_other(kinds[number], growth, lengths, is_sized=number in sized)
+    return replace(matches, kinds=tuple(kinds)), warnings
+
+
+class _Growth:
+    """A size of category ``counts`` in ``config``, its padded value, and the ``names`` of padded tensors."""
+
+    def __init__(
+        self, counts: str, size: int, padded: int, names: Sequence[str], config: Mapping[str, Any]
+    ) -> None:
+        self.counts, self.size, self.padded, self.names = counts, size, padded, names
+        self.quantised = "quantization_config" in config
+        self.others = find_sizes(config, "hidden_size") if counts == "inner" else ()
+        """Lengths of other sizes: those of axes whose category does not distinguish them."""
+
+    def __str__(self) -> str:
+        return f"from {self.size} to {self.padded}"
+
+
+_Member = tuple[int, AxisSharding, int]
+"""The index of a kind, how it is sharded, and how often each of its sections contains the size."""
+
+
+def _group_kinds(
+    kinds: Sequence[TensorKind], config: Mapping[str, Any], pad_for: int
+) -> tuple[dict[tuple[str, int], list[_Member]], list[str]]:
+    """Group kinds by the category and the value of the size in ``config`` of which their axis consists.
+
+    The second result is a warning for each kind that is left uneven: ``config`` lacks its size.
+    """
+    sizes, warnings = dict(iter_sizes(config)), list[str]()
+    groups: dict[tuple[str, int], list[_Member]] = {}
     for number, kind in enumerate(kinds):
         own = kind.axis_sharding
         counts = "" if own is None else classify_axis(kind.tensor, own.axis)
@@ -146,46 +190,43 @@ def pad_sizes(
             groups.setdefault((counts, size), []).append((number, own, times))
         elif (length := kind.tensor.shape[own.axis]) % pad_for:
             warnings.append(f"{kind.tensor.label} is not padded: config.json has no {counts} size {length}")
-    sized = {number for members in groups.values() for number, _, _ in members}
-    for (counts, size), members in groups.items():
-        units = (math.lcm(own.pad_to or 1, math.lcm(own.unit, own.pack) * pad_for) for _, own, _ in members)
-        pad_to = math.lcm(*units)
-        padded = -(-size // pad_to) * pad_to
-        if padded == size:
-            continue
-        grown, lengths = f"from {size} to {padded}", {size}
-        if counts == "inner" and has_shared_offset(config):
-            label = kinds[members[0][0]].tensor.label
-            raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
-        for number, own, times in members:
-            fused = times > 1 and _FUSED.search(kinds[number].tensor.name) is not None
-            if fused and ranks > 1:
-                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
-                what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
-                raise PlanError(kinds[number].add_context(what))
-            lengths.add(size * times * len(own.sections or (0,)))
-            new = replace(own, pad_to=pad_to if fused or times == 1 else padded * times)
-            new = replace(new, sections=(size,) * times) if fused else new
-            kinds[number] = replace(kinds[number], axis_sharding=new)
-        names = [kinds[number].tensor.name for number, _, _ in members]
-        for number in {*range(len(kinds))} - {number for number, _, _ in members}:
-            kind = kinds[number]
-            if kind.axis_sharding is None and not kind.rule.cuts:
-                own = _pad_replicated(kind.tensor, counts, size, padded, hidden)
-                kinds[number] = replace(kind, axis_sharding=own)
-                axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
-                wrong = own is None and any(classify_axis(kind.tensor, axis) == counts for axis in axes)
-            else:
-                wrong = is_left(kind, counts, size, padded, names, is_sized=number in sized)
-            if wrong:
-                what = f"the size {size} is padded to {padded} for {shown(names[0])}, but not here"
-                what += ": shard it, too"
-                what += ", or set replicate = true" if counts == "vocabulary" else ""
-                rule = replace(kind.rule, match=(kind.tensor.name,), fields={"hf": "replicate"})
-                if not is_left(replace(kind, rule=rule, axis_sharding=None), counts, size, padded, names):
-                    what += ', or set hf = "replicate" in a rule for it if it is another size'
-                raise PlanError(kind.add_context(what))
-    return replace(matches, kinds=tuple(kinds)), warnings
+    return groups, warnings
+
+
+def _pad_sharded(
+    kind: TensorKind, own: AxisSharding, times: int, growth: _Growth, pad_to: int, ranks: int
+) -> TensorKind:
+    """Return a kind whose sections, each of which contains the size ``times`` times, are padded."""
+    fused = times > 1 and _FUSED.search(kind.tensor.name) is not None
+    if fused and ranks > 1:
+        what = f"{times} fused parts cannot be padded {growth}: the rule shards them as one. Write"
+        what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
+        raise PlanError(kind.add_context(what))
+    new = replace(own, pad_to=pad_to if fused or times == 1 else growth.padded * times)
+    return replace(kind, axis_sharding=replace(new, sections=(growth.size,) * times) if fused else new)
+
+
+def _pad_other(kind: TensorKind, growth: _Growth, lengths: Collection[int], *, is_sized: bool) -> TensorKind:
+    """Return a kind that is not sharded along a size, padded if it is replicated and certainly has the size.
+
+    ``lengths`` are those of the padded axes. Raise PlanError if the kind has the size, but is not padded.
+    """
+    if kind.axis_sharding is None and not kind.rule.cuts:
+        own = _pad_replicated(kind.tensor, growth)
+        axes = [axis for axis, length in enumerate(kind.tensor.shape) if length in lengths]
+        wrong = own is None and any(classify_axis(kind.tensor, axis) == growth.counts for axis in axes)
+        kind = replace(kind, axis_sharding=own)
+    else:
+        wrong = _is_left(kind, growth, is_sized=is_sized)
+    if not wrong:
+        return kind
+    what = f"the size {growth.size} is padded to {growth.padded} for {shown(growth.names[0])}, but not here"
+    what += ": shard it, too"
+    what += ", or set replicate = true" if growth.counts == "vocabulary" else ""
+    rule = replace(kind.rule, match=(kind.tensor.name,), fields={"hf": "replicate"})
+    if not _is_left(replace(kind, rule=rule, axis_sharding=None), growth):
+        what += ', or set hf = "replicate" in a rule for it if it is another size'
+    raise PlanError(kind.add_context(what))
 
 
 def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
@@ -215,69 +256,53 @@ def _is_replicated(kind: TensorKind) -> bool:
     return kind.axis_sharding is None and (word is None or not read_table("tp_styles.toml")[word])
 
 
-def _is_left(
-    kind: TensorKind,
-    counts: str,
-    size: int,
-    padded: int,
-    names: Sequence[str],
-    *,
-    hidden: Collection[int],
-    quantised: bool,
-    is_sized: bool = False,
-) -> bool:
-    """Return whether a tensor that is not padded has an axis of ``size``, which is padded for ``names``.
+def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bool:
+    """Return whether a tensor that is not padded has an axis with the size that is padded for others.
 
-    Inner sizes that are also ``hidden`` sizes do not count. With ``is_sized``, nor does the sharded axis: it
+    Inner sizes that are also hidden sizes do not count. With ``is_sized``, nor does the sharded axis: it
     has another size of the configuration.
     """
-    tensor, own = kind.tensor, kind.axis_sharding
+    tensor, own, counts = kind.tensor, kind.axis_sharding, growth.counts
     if own is None and not _is_replicated(kind):
         return False
     for axis, length in enumerate(tensor.shape):
-        category, sharded = classify_axis(tensor, axis), own is not None and own.axis == axis
-        pack = own.pack if own is not None and sharded else 1
-        if (sharded and is_sized) or (counts == "inner" and length * pack in hidden):
+        category, cut = classify_axis(tensor, axis), own if own is not None and own.axis == axis else None
+        pack = 1 if cut is None else cut.pack
+        elements = length * pack
+        if (cut is not None and is_sized) or elements in growth.others:
             continue
-        if (
-            sharded
-            and own is not None
-            and own.pad_to
-            and -(-length * pack // own.pad_to) * own.pad_to == padded
-        ):
+        if cut is not None and cut.pad_to and -(-elements // cut.pad_to) * cut.pad_to == growth.padded:
             continue
-        same = category == counts and _count_sizes(tensor.name, counts, length, pack, size) > 0
-        if own is None and category == counts and quantised:  # words or groups
-            same |= length > 1 and size % length == 0
-        if same and _has_size_of(kind, counts, names):
+        same = category == counts and _count_sizes(tensor.name, counts, length, pack, growth.size) > 0
+        if own is None and category == counts and growth.quantised:  # words or groups
+            same |= length > 1 and growth.size % length == 0
+        if same and _has_size_of(kind, counts, growth.names):
             return True
-        if sharded and not category and counts == "inner" and length * pack == size:
-            return _find_layers(tensor.name) in map(_find_layers, names)
+        if cut is not None and not category and counts == "inner" and elements == growth.size:
+            return _find_layers(tensor.name) in map(_find_layers, growth.names)
     return False
 
 
-def _pad_replicated(
-    tensor: StoredTensor, counts: str, size: int, padded: int, hidden: Collection[int]
-) -> AxisSharding | None:
-    """Return how a replicated tensor is padded, or None unless exactly one axis certainly has ``size``.
+def _pad_replicated(tensor: StoredTensor, growth: _Growth) -> AxisSharding | None:
+    """Return how a replicated tensor is padded, or None unless exactly one axis certainly has the size.
 
     Such axes are those of the vocabulary, and those of shared experts that no rule shards and that are not
-    ``hidden`` sizes, too.
+    hidden sizes, too.
     """
-    if counts == "inner" and "shared" not in tensor.name:
+    if growth.counts == "inner" and "shared" not in tensor.name:
         return None
     found = [
         (axis, times)
         for axis, length in enumerate(tensor.shape)
-        if classify_axis(tensor, axis) == counts
-        and (counts != "inner" or length not in hidden)
-        and (times := _count_sizes(tensor.name, counts, length, 1, size))
+        if classify_axis(tensor, axis) == growth.counts
+        and length not in growth.others
+        and (times := _count_sizes(tensor.name, growth.counts, length, 1, growth.size))
     ]
     if len(found) != 1:
         return None
     [(axis, times)] = found
-    sections = (size,) * times if times > 1 and _FUSED.search(tensor.name) else None
-    whole = padded if sections else padded * times
+    sections = (growth.size,) * times if times > 1 and _FUSED.search(tensor.name) else None
+    whole = growth.padded if sections else growth.padded * times
     every = frozenset(range(len(sections or (0,))))
     return AxisSharding(axis, sections, unit=whole, replicate=every, pad_to=whole)
 
