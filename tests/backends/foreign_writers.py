@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,16 @@ def save(path: Path, tensors: Mapping[str, Any]) -> None:
     save_file({name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}, path)
 
 
-def deepspeed(folder: Path) -> None:
+def deepspeed(folder: Path, kind: str = "Llama") -> None:
     """AutoTP, with the files that ``save_mp_checkpoint_path`` writes."""
     import deepspeed
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
     torch.manual_seed(0)
-    config = LlamaConfig(**SIZES, num_hidden_layers=2, num_key_value_heads=2, tie_word_embeddings=False)
-    model = LlamaForCausalLM(config)
+    sizes = SIZES | {"num_hidden_layers": 2, "tie_word_embeddings": False, "pad_token_id": 0}
+    sizes |= {} if kind == "GPTNeoX" else {"num_key_value_heads": 2 if kind == "Llama" else RANKS}
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config)
     if RANK == 0:
         model.save_pretrained(folder / "whole")
     dist.barrier()
@@ -58,7 +61,7 @@ def deepspeed(folder: Path) -> None:
         (folder / "ranks" / "config.json").write_text((folder / "whole" / "config.json").read_text())
 
 
-def megatron(folder: Path) -> None:
+def megatron(folder: Path, experts: int | None = None) -> None:
     """megatron-core's GPT, whole and cut from the same seed, in the folders of Megatron-LM."""
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -82,14 +85,20 @@ def megatron(folder: Path) -> None:
             gated_linear_unit=True,
             activation_func=torch.nn.functional.silu,
             add_bias_linear=False,
+            add_qkv_bias=True,
             normalization="RMSNorm",
+            num_moe_experts=experts,
+            moe_ffn_hidden_size=8 if experts else None,
         )
-        layers = get_gpt_layer_local_spec(normalization="RMSNorm")
+        layers = get_gpt_layer_local_spec(normalization="RMSNorm", num_experts=experts)
         model = GPTModel(config, layers, 48, 32, share_embeddings_and_output_weights=False)
         if ranks > 1 or RANK == 0:
             state = {name: each for name, each in model.state_dict().items() if torch.is_tensor(each)}
             save(folder / home, state)
         parallel_state.destroy_model_parallel()
+    if RANK == 0:
+        stated = SIZES | {"num_key_value_heads": 2, "moe_intermediate_size": 8}
+        (folder / "ranks" / "config.json").write_text(json.dumps(stated))
 
 
 def meta(folder: Path) -> None:
@@ -127,6 +136,14 @@ def meta(folder: Path) -> None:
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    {"deepspeed": deepspeed, "megatron": megatron, "meta": meta}[sys.argv[1]](Path(sys.argv[2]))
+    writers = {
+        "deepspeed": deepspeed,
+        "deepspeed-phi3": partial(deepspeed, kind="Phi3"),
+        "deepspeed-neox": partial(deepspeed, kind="GPTNeoX"),
+        "megatron": megatron,
+        "megatron-experts": partial(megatron, experts=2),
+        "meta": meta,
+    }
+    writers[sys.argv[1]](Path(sys.argv[2]))
     dist.barrier()
     dist.destroy_process_group()

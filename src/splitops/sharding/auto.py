@@ -12,7 +12,7 @@ from splitops.files.tensors import StoredTensor
 from splitops.sharding.expressions import Names
 from splitops.sharding.globs import Globs, match_glob
 from splitops.sharding.heads import KEYS
-from splitops.sharding.plan_language import assign_rules, find_axis, make_axis_sharding, read_shard_rules
+from splitops.sharding.plan_language import assign_rules, make_axis_sharding, read_shard_rules
 from splitops.sharding.quantised import RuleDocument, iter_module_rules
 from splitops.sharding.tables import find_declared_plan, find_engine_plan, find_fusions, read_table
 
@@ -67,7 +67,8 @@ def make_rank_plan(
         config: the configuration of the model.
         tensors: the part of each tensor on the first rank that has one.
         ranks: number of ranks.
-        writer: the program. If it is not ``"vllm"``, ``"hf"`` or ``"autotp"``, the names of tensors decide.
+        writer: the program, which decides if the names of tensors are not those of Megatron-LM or Meta. For
+            ``"vllm"``, ``"hf"`` and ``"autotp"``, it is known how fused tensors are sharded.
     """
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     for known in read_table("foreign.toml")["plan"]:
@@ -80,12 +81,11 @@ def make_rank_plan(
         return document
     fused = _iter_fused_rules(config) if writer == "autotp" else ()
     document = {**document, "rule": [*fused, *document["rule"]]}
+    own = [tensor for tensor in tensors if _FUSED.search(tensor.name)]
     names = Names({}, config)
-    for tensor, rule in zip(tensors, assign_rules(read_shard_rules(document), tensors)[1], strict=True):
-        if _FUSED.search(tensor.name) is None or find_axis(rule, tensor.shape) is None:
-            continue
-        own = make_axis_sharding(rule, tensor.shape, names)
-        if own is not None and own.sections is None:  # transformers shards fused tensors as one
+    for tensor, rule in zip(own, assign_rules(read_shard_rules(document), own)[1], strict=True):
+        found = make_axis_sharding(rule, tensor.shape, names)
+        if found is not None and found.sections is None:  # transformers shards fused tensors as one
             raise PlanError(
                 f"{tensor.label} is fused: {brief(tensor.shape)} on rank 0 may be a part of the tensor, or a "
                 "part of each section. Write a plan (--plan FILE), with sections if it is the latter"

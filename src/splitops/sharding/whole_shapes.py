@@ -58,7 +58,7 @@ class ShapeSolver:
                 self._known[key] = self._solve(rule, first, parts)
             shape, cut = self._known[key]
             self._check_shape(rule, first, shape)
-            implied = cut.axis is None or "sections" in rule.fields or self._roles.find_sizes(first, cut.axis)
+            implied = cut.axis is None or "sections" in rule.fields or roles[cut.axis]
             if self._automatic and not implied and cut.shards[0] != cut.shards[1 % len(parts)]:
                 self._unknown.append(parts)
             return make_tensor(first.name, first.code, list(shape), 0), cut
