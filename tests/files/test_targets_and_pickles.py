@@ -199,6 +199,21 @@ def test_the_command_of_the_advice_converts(tmp_path):
     np.testing.assert_array_equal(found["c"], shared.numpy().T)
 
 
+@pytest.mark.parametrize(
+    ("name", "key"), [("mp_rank_00_model_states.pt", "module"), ("mp_rank_00/model_optim_rng.pt", "model")]
+)
+def test_the_command_converts_the_model_of_a_rank_beside_its_optimizer(tmp_path, name, key):
+    torch = pytest.importorskip("torch")
+    (tmp_path / "mp_rank_00").mkdir()
+    model = {"a": torch.ones(2), "a._extra_state": None}
+    torch.save({"iteration": 3, key: model, "optimizer": {"state": {}}}, tmp_path / name)
+    with pytest.raises(SplitError) as found:
+        sharding.merge(tmp_path)
+    [code] = [word for word in shlex.split(str(found.value).partition(": ")[2]) if "torch.load" in word]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    assert load_file((tmp_path / name).with_suffix(".safetensors")).keys() == {"a"}
+
+
 @pytest.mark.parametrize("digits", [20, 4300, 5000])
 def test_numbers_of_many_digits_on_the_command_line(parts, tmp_path, digits):
     number = "9" * digits

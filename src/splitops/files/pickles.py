@@ -31,13 +31,16 @@ def advise_on_pickles(names: Sequence[str]) -> str:
     target, more = _name_converted(name, alone=len(found) == 1), ""
     if len(found) > 1:
         more = ". Convert other files of the model in the same way, each to a file of its own name"
-    load = f'torch.load({json.dumps(name)}, map_location="cpu", weights_only=True)'
-    save = f"s.save_file({{k: v.contiguous().clone() for k, v in {load}.items()}}, {json.dumps(target)})"
-    code = shlex.quote(f"import torch, safetensors.torch as s; {save}")
+    load, some = f'torch.load({json.dumps(name)}, map_location="cpu", weights_only=True)', ""
+    if (of_rank := re.search(r"(?:^|[/._-])mp_rank_\d+(_model_states)?[./]", name)) is not None:
+        load += '["module"]' if of_rank[1] else '["model"]'  # next to optimizer states and arguments
+        some = " if torch.is_tensor(v)"
+    tensors = f"{{k: v.contiguous().clone() for k, v in {load}.items(){some}}}"
+    code = f"import torch, safetensors.torch as s; s.save_file({tensors}, {json.dumps(target)})"
     raw = ". If it holds raw bytes instead, pass --raw" if name.lower().endswith(".bin") else ""
     return (
         f"A file such as {shown(name)} is a pickle of PyTorch, which can run any code, so it is not read. "
-        f"Convert it to safetensors: python -c {code}{more}{raw}"
+        f"Convert it to safetensors: python -c {shlex.quote(code)}{more}{raw}"
     )
 
 
