@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Final
@@ -57,7 +57,7 @@ class ShapeSolver:
             if key not in self._known:
                 self._known[key] = self._solve(rule, first, parts)
             shape, cut = self._known[key]
-            self._check_shape(rule, first, shape)
+            self._check_shape(rule, first, shape, roles)
             implied = cut.axis is None or "sections" in rule.fields or roles[cut.axis]
             if self._automatic and not implied and cut.shards[0] != cut.shards[1 % len(parts)]:
                 self._unknown.append(parts)
@@ -78,18 +78,18 @@ class ShapeSolver:
                     "config.json does not imply its size: write a plan (--plan FILE)"
                 )
 
-    def _check_shape(self, rule: ShardRule, first: StoredTensor, shape: Sequence[int]) -> None:
-        """Check the sizes of an unsharded tensor by ``config.json``.
+    def _check_shape(
+        self, rule: ShardRule, first: StoredTensor, shape: Sequence[int], roles: Sequence[Collection[int]]
+    ) -> None:
+        """Check the sizes of an unsharded tensor by those that ``config.json`` implies, ``roles``.
 
         A plan of one's own may set other sizes with ``sections``. There is a warning if it does not.
         """
-        for axis, size in enumerate(shape):
-            known = sorted(self._roles.find_sizes(first, axis))
-            stated = (
-                not self._automatic and "sections" in rule.fields and axis == find_axis(rule, first.shape)
-            )
-            if known and size not in known and not stated:
-                what = f"axis {axis} has size {size} when merged, but config.json requires {brief(known)}"
+        stated = "sections" in rule.fields and not self._automatic
+        for axis, (size, known) in enumerate(zip(shape, roles, strict=True)):
+            if known and size not in known and not (stated and axis == find_axis(rule, first.shape)):
+                sizes = brief(sorted(known))
+                what = f"axis {axis} has size {size} when merged, but config.json requires {sizes}"
                 if self._automatic:
                     raise PlanError(f"{what}. If it is right, write a plan (--plan FILE)")
                 self.doubts.append(f"{first.label}: {what}")
@@ -126,9 +126,10 @@ class ShapeSolver:
     def _fit(self, rule: ShardRule, first: StoredTensor, axis: int, sizes: list[int]) -> _Solved:
         """Return the shape of the whole tensor whose parts have ``sizes`` along an axis, and its sharding."""
         counts, total, fields = classify_axis(first, axis), sum(sizes), rule.fields
-        known = sorted({*self._list_sizes(rule, first, axis)}) if axis == find_axis(rule, first.shape) else []
+        planned = axis == find_axis(rule, first.shape)
+        known = self._list_sizes(rule, first, axis) if planned else self._roles.find_sizes(first, axis)
         smaller = [size for size in known if size < total]
-        if not known and axis == find_axis(rule, first.shape):
+        if not known and planned:
             self._check_padding(rule, first, counts, total)
         size = total if total in known or not known else max(smaller, default=min(known))
         shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
@@ -145,9 +146,7 @@ class ShapeSolver:
                 f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
             )
         if own.sections is None and total == size:
-            self._check_sizes(
-                rule, own, sizes, is_known=total in {*known, *self._roles.find_sizes(first, axis)}
-            )
+            self._check_sizes(rule, own, sizes, is_known=total in known)
             places = zip(accumulate(sizes, initial=0), sizes, strict=False)
             shards = [Shard(n, (Piece(begin, n, 0),) if n else ()) for begin, n in places]
             return shape, TensorSharding(axis, tuple(shards))
@@ -166,7 +165,7 @@ class ShapeSolver:
         advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
         raise PlanError(
             f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
-            f"config.json require {brief(known or [size])}{advice}"
+            f"config.json require {brief(sorted(known) or [size])}{advice}"
         )
 
     def _find_shared_keys(self, axis: int, size: int, sizes: Sequence[int]) -> TensorSharding | None:
@@ -177,7 +176,7 @@ class ShapeSolver:
         """
         ranks, groups = len(sizes), self._names.evaluate(KEYS)
         shared = 2 * self._names.evaluate("head_dim")
-        each, queries = ranks // groups, sizes[0] - shared
+        each, queries = ranks // max(1, groups), sizes[0] - shared
         fits = ranks == groups * each and size + (ranks - groups) * shared == sum(sizes)
         if len({*sizes}) > 1 or each < 2 or queries < 1 or not fits:
             return None
@@ -211,24 +210,22 @@ class ShapeSolver:
             f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
         )
 
-    def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:
-        """Yield the sizes that the unsharded axis may have according to the plan or ``config.json``."""
+    def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Collection[int]:
+        """Return the sizes that the unsharded axis may have according to the plan or ``config.json``."""
         sections = rule.fields.get("sections", [-1])
         if -1 not in sections:
-            yield sum(map(self._names.evaluate, sections))
-            return
+            return {sum(map(self._names.evaluate, sections))}
         counts, pack = classify_axis(first, axis), self._names.evaluate(rule.fields.get("pack", 1))
-        if pack == 1 and (own_sizes := self._roles.find_sizes(first, axis)):
-            yield from sorted(own_sizes)
-            return
+        if pack == 1 and (implied := self._roles.find_sizes(first, axis)):
+            return implied
         if counts in (QUERIES, KEYS) and re.search(r"\.([qkvo]_proj|w[qkvo])\.", first.name):
-            yield from {size // pack for size in self._roles.heads[counts]}
-        elif counts in ("vocabulary", "inner"):
-            found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
-            more = [*_iter_integers(self._config)] if found and counts == "inner" else []
-            yield from {-(-n * size // pack) for size in more for n in (1, 2, 4)} or {
-                -(-n // pack) for n in found
-            }
+            return {size // pack for size in self._roles.heads[counts]}
+        if counts not in ("vocabulary", "inner"):
+            return ()
+        found = [size for key, size in self._sizes if SIZE_KEYS[counts].search(key)]
+        if found and counts == "inner":
+            found = [n * size for size in _iter_integers(self._config) for n in (1, 2, 4)]
+        return {-(-size // pack) for size in found}
 
 
 def _iter_integers(value: Any) -> Iterator[int]:
