@@ -12,8 +12,8 @@ from splitops.cli._console import escape, json_option, make_console
 from splitops.cli._files import CliRunOptions, print_warnings, run_options
 from splitops.cli._models import links_option, strict_option
 from splitops.cli._options import add_options
-from splitops.cli._paths import Existing, add_path, describe_missing, is_missing
-from splitops.cli._shards import print_result, print_result_json, reject_digests, run_plan
+from splitops.cli._paths import Existing
+from splitops.cli._shards import check_plan, print_result, print_result_json, reject_digests, run_plan
 from splitops.errors import count_of
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ def rewrite_checkpoint(
 ) -> None:
     """Run ``fuse`` or ``unfuse`` on a folder. The parameters are those of :data:`fusion_options`."""
     reject_digests(how)
-    if plan_ != "auto":
-        if is_missing(Path(plan_)):
-            raise click.BadParameter(describe_missing(Path(plan_)), param_hint="'--plan'")
-        add_path(Path(plan_), "--plan")
+    check_plan(plan_)
     fuse_plan = make_plan(folder, plan_, base=base, allow_links=allow_links, strict=strict)
     result = run_plan(fuse_plan, out, how)
     if as_json:

@@ -131,7 +131,7 @@ def shard_folder(
             raise click.UsageError(f"Missing option '{name}'.")
     if out is not None and _is_file_name(out):
         raise click.BadParameter(f"{out} is a file name: ranks are a folder", param_hint="'--out'")
-    _check_plan(plan_)
+    check_plan(plan_)
     if listed:
         _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
         return
@@ -164,7 +164,7 @@ def shard_folder(
     print_result(result)
 
 
-def _check_plan(plan: str | None) -> None:
+def check_plan(plan: str | None) -> None:
     """Check that the file of a plan exists, and register it as a file that the command reads."""
     if plan is not None and plan != "auto":
         if is_missing(Path(plan)):
@@ -201,7 +201,7 @@ def merge_ranks(
     if _is_file_name(out):
         what = f"{out} is a file name, but ranks are merged into a folder. Use --out MODEL, and then"
         raise click.BadParameter(f"{what} splitops merge MODEL --out {out}", param_hint="'--out'")
-    _check_plan(plan)
+    check_plan(plan)
     made = merge(folder, plan, like=like, **options)
     result = run_plan(made, out, how)
     if as_json:
