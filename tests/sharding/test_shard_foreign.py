@@ -919,6 +919,9 @@ def test_fused_tensors_of_transformers_are_merged_if_their_cut_is_known(tmp_path
     folder = foreign(tmp_path / "ranks", cut, config, layout)
     if layout in (as_pieces, as_ranks):
         same(merged(folder), whole)
+        if layout is as_pieces:
+            with pytest.raises(PlanError, match=r"4 ranks would split 8 .* unit of 4: use \[1, 2\] ranks"):
+                sharding.plan(folder, ranks=4)
         return
     with pytest.raises(PlanError, match=r"weight' is fused: \[24, 16\] on rank 0 may .* \(--plan FILE\)"):
         sharding.merge(folder)

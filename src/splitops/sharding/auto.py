@@ -136,6 +136,6 @@ def _iter_fused_rules(config: Mapping[str, Any]) -> Iterator[RuleDocument]:
         for rule in find_fusions(config):
             if "sections" in rule and "groups" not in rule:
                 match = [rule["fused"].replace("{leaf}", leaf) for leaf in ("weight", "bias")]
-                yield {"match": match, "axis": 0, "sections": rule["sections"]}
+                yield {"match": match, "axis": 0, "sections": rule["sections"], "unit": "head_dim"}
             elif rule.keys() == {"fused", "parts"}:
                 yield {"match": rule["fused"].replace("{leaf}", "weight"), "hf": "packed_colwise"}
