@@ -45,6 +45,7 @@ def deepspeed(folder: Path, kind: str = "Llama") -> None:
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
     if RANK == 0:
         model.save_pretrained(folder / "whole")
+        save(folder / "whole" / "model.safetensors", model.state_dict())  # with the names that ranks have
     dist.barrier()
     deepspeed.init_inference(
         model,

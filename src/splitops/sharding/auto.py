@@ -96,7 +96,7 @@ def make_rank_plan(
 def _iter_named_rules(
     shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any], ranks: int
 ) -> Iterator[RuleDocument]:
-    """Yield the rules for tensors with names of a program in ``foreign.toml``, or none for other names.
+    """Yield the rules of a program in ``foreign.toml``, unless no tensor has its names.
 
     The rows of matrices ``up`` contain the inner size twice if gate and up projections are fused.
     """

@@ -174,7 +174,7 @@ _Member = tuple[int, AxisSharding, int]
 def _group_kinds(
     kinds: Sequence[TensorKind], config: Mapping[str, Any], pad_for: int
 ) -> tuple[dict[tuple[str, int], list[_Member]], list[str]]:
-    """Group kinds by the category and the value of the size in ``config`` of which their axis consists.
+    """Group kinds whose sharded axis consists of a size in ``config``, by its category and value.
 
     The second result is a warning for each kind that is left uneven: ``config`` lacks its size.
     """
@@ -196,7 +196,7 @@ def _group_kinds(
 def _pad_sharded(
     kind: TensorKind, own: AxisSharding, times: int, growth: _Growth, pad_to: int, ranks: int
 ) -> TensorKind:
-    """Return a kind whose sections, each of which contains the size ``times`` times, are padded."""
+    """Return a kind with padded sections. Each section contains the size ``times`` times."""
     fused = times > 1 and _FUSED.search(kind.tensor.name) is not None
     if fused and ranks > 1:
         what = f"{times} fused parts cannot be padded {growth}: the rule shards them as one. Write"
