@@ -64,7 +64,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
             annotate(value, AbstractTensor(kind))
 
     def add_weights(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
-        """Add an initializer with the element type of ``like``."""
+        """Add ``array`` as an initializer with the element type of ``like``, and return its value."""
         kind = self.find_type(like)
         assert kind is not None
         assert kind.onnx_number is not None

@@ -45,7 +45,7 @@ class CanonicalNode:
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """The small inputs that have the same elements in every run."""
+    """The small inputs that have the same elements in every run, keyed by name."""
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
@@ -122,7 +122,7 @@ def _make_model(graph: onnx.GraphProto, opset: int) -> ModelProto:
 
 @dataclass(frozen=True)
 class ReplacementModel:
-    """A model that replaces a node. Its values have the names of the :class:`CanonicalNode`."""
+    """A model that replaces a node. Its inputs and outputs have the names of the :class:`CanonicalNode`."""
 
     model: ModelProto
     opset: int

@@ -32,7 +32,7 @@ _MAX_BODIES: Final = 8
 """Maximum nesting depth of bodies in schemas."""
 
 _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
-"""The first version of each operator whose specification defines all values."""
+"""For each operator, the first version whose specification defines all values."""
 
 _SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
@@ -113,7 +113,7 @@ class OpsetConverter:
     def _convert_by_body(
         self, node: ir.Node, canonical: CanonicalNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
-        """Replace a node with the body in its schema, and convert it. Raise ``error`` if there is no body."""
+        """Convert a node by replacing it with the body in its schema. Raise ``error`` if there is no body."""
         body = self._adapter.find_body(canonical, old) if bodies else None
         if body is None:
             raise error
@@ -231,7 +231,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Return a ``value`` attribute for a Constant that sets another attribute, or None if impossible."""
+    """Convert the attribute of a Constant to ``value``. Return None if this is impossible or unnecessary."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])
@@ -249,7 +249,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
-    """Replace a Softmax along one axis with one along the last axis. Return None if the rank is unknown."""
+    """Rewrite a Softmax along any axis as one along the last axis. Return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else find_shape(data)
     if shape is None:

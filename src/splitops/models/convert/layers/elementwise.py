@@ -84,7 +84,7 @@ def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -
     """Return the value of a scalar constant input, to be written as an ONNX attribute.
 
     Raises:
-        ModelError: it is not constant, not a single element, or not exactly a float32.
+        ModelError: the input is not a constant with one element that float32 represents exactly.
     """
     array = require_constant(builder, layer, value, name)
     require(array.size == 1, f"{name} of {layer} has {array.size} elements")

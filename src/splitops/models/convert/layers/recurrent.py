@@ -28,11 +28,11 @@ class _Cell:
 
     operator: str
     gates: tuple[int, ...]
-    """Position in OpenVINO of each gate of ONNX."""
+    """For each gate in the order of ONNX, its position in OpenVINO."""
     states: int
     """Number of states of a cell."""
     activations: str
-    """Default activation functions."""
+    """Default activation functions of one direction, separated by commas."""
     single: bool = False
 
     def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:

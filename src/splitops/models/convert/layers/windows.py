@@ -44,7 +44,7 @@ class _Window:
         return self.auto_pad.startswith("same")
 
     def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Replace automatic padding with numbers if all spatial ``sizes`` of the data are known.
+        """Return the window with automatic padding made explicit, if all spatial ``sizes`` are known.
 
         Runtimes reject dilations together with automatic padding.
         """
@@ -71,13 +71,13 @@ class _Window:
 
 
 def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the total padding that an axis needs for ``size / stride`` windows, rounded up."""
+    """Return the total padding that an axis needs for ``ceil(size / stride)`` windows."""
     last = -(size // -stride) * stride - stride
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
 def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
-    """Return the sizes of the axes from ``first`` on, or ``axes`` times None if the rank is unknown."""
+    """Return the sizes of the axes from index ``first``, or ``axes`` times None if the rank is unknown."""
     shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
