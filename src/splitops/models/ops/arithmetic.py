@@ -71,7 +71,7 @@ def _infer(
 
 
 def divide(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide two arrays. Integer quotients are rounded towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Integer quotients are rounded towards zero, or down with the operand ``floors``."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():

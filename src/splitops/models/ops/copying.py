@@ -1,4 +1,4 @@
-"""Operators that copy elements: Expand and Broadcast, ConstantOfShape, Tile, Pad, Range and Resize."""
+"""Operators that copy or create elements: Expand, Broadcast, ConstantOfShape, Tile, Pad, Range and Resize."""
 
 from __future__ import annotations
 
