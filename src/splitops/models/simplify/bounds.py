@@ -80,7 +80,7 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
 
 
 def find_stride(taken: Collection[range], size: int) -> int | None:
-    """Return the least n > 1 for which ``taken`` has all ranges of :func:`list_strided_ranges`, or None.
+    """Return the smallest n > 1 for which ``taken`` has all ranges of :func:`list_strided_ranges`, or None.
 
     ``size`` must be a multiple of n.
 

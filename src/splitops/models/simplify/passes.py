@@ -23,7 +23,7 @@ class SplitPass(ir.passes.InPlacePass):
     Args:
         name: name of the rewrite.
         roots: roles of the nodes that are passed to ``rewrite``.
-        rewrite: rewrites a node and the nodes around it if its pattern matches.
+        rewrite: function that rewrites a node and the nodes around it if its pattern matches.
     """
 
     def __init__(self, name: str, roots: frozenset[Role], rewrite: Callable[[ir.Node, Editor], None]) -> None:

@@ -14,7 +14,7 @@ def prevent_fusion(node: ir.Node, editor: Editor) -> None:
 
 
 def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
-    """Set the lengths of Splits that onnxruntime would merge wrongly, since they look equal without them."""
+    """Set the lengths of Splits that onnxruntime would wrongly merge, as they look equal without lengths."""
     _prevent_matches(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
 
 

@@ -28,8 +28,8 @@ class Rewriting:
     """A rewrite and the conditions of its use.
 
     Attributes:
-        name: name for users. With underscores, it is the name of the function.
-        summary: one line for users.
+        name: name that users pass. With underscores, it is the name of the function.
+        summary: one-line description for users.
         module: module of the function, in :mod:`splitops.models.simplify`.
         roots: roles of the nodes on which the function is called.
         default: whether it is applied if the caller names no rewrites.
