@@ -1,4 +1,4 @@
-"""Conversion of single nodes by onnx's version converter or by function bodies in schemas, with a cache."""
+"""Cached conversion of single nodes with onnx's version converter or the function bodies of schemas."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class ReplacementModel:
 
 
 class Adapter:
-    """Converts nodes with onnx, and caches the result for each kind of node."""
+    """Converts nodes with onnx, and caches the results by :meth:`CanonicalNode.make_key`."""
 
     def __init__(self) -> None:
         self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}

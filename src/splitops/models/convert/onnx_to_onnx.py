@@ -286,7 +286,7 @@ class ModelConversion:
     def rewrite_splits(
         self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
     ) -> None:
-        """Rewrite each split among ``nodes`` for a target and report it. Nodes added for it use ``opset``."""
+        """Rewrite the splits among ``nodes`` for a target, and report each. Added nodes use ``opset``."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
             where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)

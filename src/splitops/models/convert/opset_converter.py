@@ -44,14 +44,14 @@ _OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 class OpsetConverter:
-    """Converts nodes to another opset, and caches the results of onnx's converter by kind of node."""
+    """Converts nodes to another opset, and caches the results of onnx's converter for equal nodes."""
 
     def __init__(self, names: FreshNames) -> None:
         self._names = names
         self._adapter = Adapter()
 
     def convert_node(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
-        """Convert a node and return the operators that replace it, or None if at most attributes change."""
+        """Convert a node. Return the operators that replace it, or None if at most its attributes change."""
         before = find_since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)

@@ -501,7 +501,7 @@ def _to_fact(known: AbstractValue) -> Fact:
 
 
 def _pad(found: _Values, count: int) -> list[AbstractValue]:
-    """Return exactly ``count`` values. Missing ones are unknown."""
+    """Return the first ``count`` values, padded with None for unknown ones."""
     return [*found, *[None] * count][:count]
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of Slice bounds, as Python ``slice`` objects with the meaning of the bounds of an ONNX Slice."""
+"""Arithmetic of Slice bounds: Python ``slice`` objects that are read as the bounds of an ONNX Slice."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""Changes that a caller can allow, keyed by name. Without them, rewrites keep every bit."""
+"""Changes that a caller can allow, keyed by name. Without them, outputs stay bit-identical."""
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Default maximum size of a constant that ``fold-constants`` creates, in bytes."""

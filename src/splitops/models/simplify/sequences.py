@@ -116,7 +116,7 @@ class _Work:
         self.made.append("its length")
 
     def _is_inverse(self, reader: ir.Node) -> bool:
-        """Return whether a ConcatFromSequence returns the data. It fails if the sequence is empty."""
+        """Return whether a ConcatFromSequence always undoes the split. It fails if the sequence is empty."""
         facts, size = self.facts, self.facts.size
         least = size if isinstance(size, int) else size.lo
         return (

@@ -260,7 +260,7 @@ class _Axis:
 
     @property
     def is_even(self) -> bool:
-        """Whether rounding the output size up or down gives the same size."""
+        """Whether the output size is the same if it is rounded up or down."""
         if self.stride == 1:
             return True
         return (
