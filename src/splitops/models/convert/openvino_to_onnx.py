@@ -185,7 +185,7 @@ class _ModelWriter:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.make_name(name)
         self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
-        RemoveUnusedNodesPass()(self.model)  # also constants that were only read to write other nodes
+        RemoveUnusedNodesPass()(self.model)  # includes constants that only the conversion has read
         for graph in self.model.graphs():
             for constant in list(graph.initializers.values()):  # the pass keeps initializers of bodies
                 remove_if_unused(constant)

@@ -63,7 +63,7 @@ class InferenceResult:
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
-        sizes: sizes of the model's symbols that are implied by splits that every run executes.
+        sizes: sizes of the model's symbols, as implied by the splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 

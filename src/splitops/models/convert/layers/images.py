@@ -31,7 +31,7 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], get_rank(builder, layer, sources[0])
     by_sizes = layer.read_string("shape_calculation_mode") == "sizes"
-    if layer.version == "opset4":  # it has sizes and scales, and uses one of them
+    if layer.version == "opset4":  # it has inputs for sizes and for scales, and uses one of them
         wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
         wanted, axes_inputs = sources[1], sources[2:]

@@ -34,7 +34,7 @@ class _Window:
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
         begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
-            begins, ends = zeros, zeros  # the specification ignores pads in the file then
+            begins, ends = zeros, zeros  # the specification then ignores the pads in the file
         require(min((*begins, *ends), default=0) >= 0, f"{layer} has a negative padding")
         return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
