@@ -91,7 +91,7 @@ class InferredModel(ModelReport):
 
 
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
-    """Infer the types and shapes of a model's values, through its split nodes.
+    """Infer the types and shapes of a model's values, including the parts of its splits.
 
     In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
     call. Operators other than splits are inferred one node at a time, by onnx and by the rules of splitops.

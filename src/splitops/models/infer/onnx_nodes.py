@@ -110,7 +110,7 @@ def _infer_by_operator(
 
 
 def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
-    """Combine the results of onnx and of the splitops operator for an output."""
+    """Combine the results of onnx and of splitops' operator for an output."""
     if not isinstance(known, AbstractTensor | None):
         return known
     base = known or NOTHING

@@ -270,7 +270,7 @@ def merge_concats(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
-    """Return the Concat into which a Concat can be merged, or None."""
+    """Return the Concat into which a Concat can be merged, or None if there is none."""
     reader = editor.find_sole_consumer(node.outputs[0])
     if reader is None or editor.find_role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None

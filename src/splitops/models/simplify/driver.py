@@ -1,4 +1,4 @@
-"""The driver of a simplification: infer the model and apply rewrites, repeatedly until none applies."""
+"""The driver of a simplification: infer the model and apply rewrites until none applies."""
 
 from __future__ import annotations
 
