@@ -52,7 +52,7 @@ class SplitPass(ir.passes.InPlacePass):
 
 
 def find_order_error(model: ir.Model) -> str | None:
-    """Return a message if a node or graph output uses a value before it is produced, or None."""
+    """Return an error message if a value is used before a node produces it, or None if the order is valid."""
     found = (_find_order_error(owner, set()) for owner in (model.graph, *model.functions.values()))
     return next(filter(None, found), None)
 

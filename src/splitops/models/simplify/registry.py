@@ -31,7 +31,7 @@ class Rewriting:
         name: name that users pass. With underscores, it is the name of the function.
         summary: one-line description for users.
         module: module of the function, in :mod:`splitops.models.simplify`.
-        roots: roles of the nodes on which the function is called.
+        roots: kinds of operators (names of ``Role``) on which the function is called.
         default: whether it is applied if the caller names no rewrites.
         openvino: whether it applies to OpenVINO models.
         undoes_fixes: whether it may restore a form of a split that ``fix`` has replaced for a runtime.
@@ -197,7 +197,7 @@ _REWRITES: Final = (
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
-"""Every rewrite, keyed by name, in the order in which they are tried on a node."""
+"""All rewrites, keyed by name, in the order in which they are tried on a node."""
 
 
 def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:

@@ -175,7 +175,7 @@ class _Work:
                 self.made += ["Concat"] if is_operator(reader, "ConcatFromSequence") else []
 
     def _is_gather(self, reader: ir.Node) -> bool:
-        """Return whether a SequenceAt becomes a Gather."""
+        """Return whether a node is a SequenceAt that becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
         return self.facts.squeeze or not self.facts.parts or find_position(reader) is None

@@ -94,7 +94,7 @@ def _describe_slice(bounds: dict[int, slice]) -> str:
 
 
 def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the only axis that a Slice does not select whole, and its positions, or None."""
+    """Return the result of :func:`find_sliced_axis` for a Slice, or None if its bounds are unknown."""
     bounds = editor.read_slices(node, len(shape))
     return None if bounds is None else find_sliced_axis(bounds, shape)
 
