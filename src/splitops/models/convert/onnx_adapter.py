@@ -288,7 +288,9 @@ def _check_result(model: ModelProto, opset: int) -> None:
             raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
         version = find_version(node.op_type, opset)
         if version is None or not version.can_have_types(*_format_types(node, types)):
-            raise NoAdapterError(f"onnx's converter returned {node.op_type}, which rejects these types")
+            raise NoAdapterError(
+                f"onnx's converter returned {node.op_type}, which does not accept these types"
+            )
 
 
 # Bodies

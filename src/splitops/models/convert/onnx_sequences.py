@@ -76,7 +76,9 @@ def _check_consumer(consumer: ir.Node, split_node: SplitNode, count: int, rule: 
     if position is None:
         raise _make_error(split_node, "SequenceAt reads a position that is not constant", rule)
     if not -count <= position < count:
-        raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", split_node.where)
+        raise ModelError(
+            f"SequenceAt reads position {position} of a sequence of {count} elements", split_node.where
+        )
 
 
 def _make_error(split_node: SplitNode, reason: str, rule: Rule) -> Exception:

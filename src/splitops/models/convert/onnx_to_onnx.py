@@ -330,7 +330,8 @@ class ModelConversion:
             ):
                 name = self._unread[node][0].name
                 raise ModelError(
-                    f"{before} cannot be converted to opset {new}: onnx-ir does not read {name}", where
+                    f"{before} cannot be converted to opset {new}: onnx-ir cannot read its {name}",
+                    where,
                 )
             became = self._converter.convert_node(node, old, new, where)
         except ModelError as error:

@@ -206,7 +206,7 @@ class _Loop:
         constant = self.builder.read_constant(trips)
         if constant is not None and constant.size == 1:
             number = int(constant.item())
-            require(number >= -1, f"the trip count is {number}")
+            require(number >= -1, f"the trip count is {number}, but must be at least -1")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
         zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, INT64_MAX))
@@ -275,7 +275,9 @@ class _Loop:
         kind, shape = parameter.read_element_type(self.where), parameter.read_shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
-                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}", self.where
+                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}, "
+                "but must be one int32 or int64 number",
+                self.where,
             )
         value = builder.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
@@ -315,7 +317,9 @@ class _Loop:
         if size == slicing.size:
             return part
         if isinstance(size, int):
-            problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
+            problem = (
+                f"{self.layer} joins parts of size {size} on axis {axis}, but declares size {slicing.size}"
+            )
             raise ModelError(problem, self.where)
         made = _reshape_axes(builder, part, axis, axis + 1, [builder.add_ints([slicing.size])])
         annotate_like(made, part, {axis: slicing.size})
@@ -412,4 +416,4 @@ def _check_single(value: ir.Value, what: str, kinds: frozenset[object] | set[obj
     fact = _get_tensor(value)
     single = fact.shape is None or (len(fact.shape) <= 1 and may_be(fact.shape, (1,) * len(fact.shape)))
     if fact.type not in kinds or not single:
-        raise ModelError(f"{what} is {fact}, not one {' or '.join(sorted(map(str, kinds)))}", where)
+        raise ModelError(f"{what} is {fact}, but must be one {' or '.join(sorted(map(str, kinds)))}", where)

@@ -494,7 +494,7 @@ class _GraphWriter:
             raise ModelError(f"{layer} does not match its specification: {error}", where) from error
         if len(results) != len(node.outputs):
             outputs = len(node.outputs)
-            raise ModelError(f"{layer} has {outputs} output ports, but it returns {len(results)}", where)
+            raise ModelError(f"{layer} has {outputs} output ports, but should have {len(results)}", where)
         for port, value in zip(node.outputs, results, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))

@@ -62,7 +62,7 @@ class OpsetConverter:
             version = (
                 f"opset {new} has no {node.op_type}"
                 if after is None
-                else f"it is {node.op_type}-{after} there"
+                else f"opset {new} has {node.op_type}-{after}"
             )
             raise ModelError(
                 f"{node.op_type}-{before} cannot be converted to opset {new}: {version}, and {error}", where
@@ -76,7 +76,7 @@ class OpsetConverter:
         if not _make_axes_nonnegative(node, before, after or 0):
             raise NoAdapterError("an axis is negative and the rank is unknown")
         if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
-            raise NoAdapterError("its specification does not define how padding counts")
+            raise NoAdapterError("that version does not define how padding counts")
         if _needs_allowzero(node, new):
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
@@ -96,13 +96,13 @@ class OpsetConverter:
             return None  # ModelConversion replaces it with an initializer
         canonical = CanonicalNode.from_node(node)
         if canonical.is_open:
-            raise NoAdapterError("it has a body or an attribute that the caller of its function sets")
+            raise NoAdapterError("the node has a body or an attribute that the caller of its function sets")
         if node.op_type == "Shape" and new < 15:
             return _write_shape_slice(node, new, self._names)
         if node.op_type in _SOFTMAXES and before >= 13 > new:
             # onnx's converter keeps the axis. Before version 13, it and all later axes count as one.
             if (rewritten := _write_along_axis(node, new, self._names)) is None:
-                raise NoAdapterError("its rank is unknown")
+                raise NoAdapterError("the rank of its data is unknown")
             return rewritten
         try:
             replacement = self._adapter.convert(canonical, old, new)

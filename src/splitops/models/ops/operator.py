@@ -117,7 +117,7 @@ class Attribute:
         text = attributes.get(name)
         if text is None:
             if self.default is REQUIRED:
-                raise Unknown(f"{name} = None")
+                raise Unknown(f"no attribute {name!r}; it is required")
             return self.default
         if not callable(self.read):
             if str(text).lower() not in self.read:
@@ -177,14 +177,14 @@ class Spelling:
         if declared and declared[-1][2]:
             operands[declared[-1][0]] = list(inputs)
         elif len(inputs) > len(declared) and any(value is not None for value in inputs[len(declared) :]):
-            raise Unknown(f"{len(inputs)} inputs")
+            raise Unknown(f"{len(inputs)} inputs; the maximum is {len(declared)}")
         else:
             for at, (name, required, _) in enumerate(declared):
                 value = inputs[at] if at < len(inputs) else None
                 if value is not None:
                     operands[name] = value
                 elif required:
-                    raise Unknown(f"{len(inputs)} inputs and no {name}")
+                    raise Unknown(f"{len(inputs)} inputs; {name!r} is missing")
         for name, value in self.demands.items():
             if str(attributes.get(name, value)).lower() != str(value):
                 raise Unknown(f"{name} = {attributes[name]!r}")

@@ -108,7 +108,7 @@ def require_broadcast(layer: Layer) -> None:
     # "none" requires equal shapes, and "pdpd" with axis -1 aligns the last axes, as NumPy and ONNX do.
     mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
-    require(same, f"{layer} has auto_broadcast = {mode!r}")
+    require(same, f"{layer} has auto_broadcast = {mode!r}, which ONNX cannot express")
 
 
 # Inputs of a layer
@@ -138,7 +138,7 @@ def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "a
 def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
     """Return the axis in an input, which must be a constant with one element."""
     axes = read_integers(builder, layer, value, "axis")
-    require(len(axes) == 1, f"{layer} has {len(axes)} axes")
+    require(len(axes) == 1, f"{layer} has {len(axes)} axes, not 1")
     return axes[0]
 
 

@@ -48,8 +48,9 @@ def sequence_reads(node: ir.Node, editor: Editor) -> None:
         return
     if needless:
         editor.remove(node)
-    words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
-    editor.record(where, before, work.describe(), f"{words} can read the parts without a sequence")
+    words = ", ".join(dict.fromkeys(reader.op_type for reader in done))
+    reason = f"{words} can read the parts without a sequence" if words else "the sequence is not read"
+    editor.record(where, before, work.describe(), reason)
 
 
 class _Work:
