@@ -72,7 +72,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a value, or None unless it depends only on constants (of any size)."""
+        """Return the elements of a value that depends only on constants (of any size), or None otherwise."""
         constant = read_constant(value, limit=_ANY_SIZE)
         return self._fold(value, _ANY_SIZE) if constant is None else constant
 
@@ -83,7 +83,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
 
 @cache
 def _list_output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return each output's fixed type or the index of an input with the same type; None if it has neither."""
+    """Return the fixed type of each output, the index of an input with the same type, or None if unknown."""
     schema = onnx.defs.get_schema(operator, opset, "")
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]

@@ -162,7 +162,7 @@ class ReplacementModel:
 
 
 class Adapter:
-    """Converts nodes with onnx, and caches the results by :meth:`CanonicalNode.make_key`."""
+    """Converts nodes with onnx, and caches the results for equal nodes."""
 
     def __init__(self) -> None:
         self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}

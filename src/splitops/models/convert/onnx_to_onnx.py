@@ -256,7 +256,7 @@ class ModelConversion:
             self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Rewrite each SplitToSequence without sequences, or reject it. The usual reason is ``rule``."""
+        """Rewrite each SplitToSequence without sequences, or reject it, usually because of ``rule``."""
         splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)

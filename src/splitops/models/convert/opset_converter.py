@@ -231,7 +231,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Convert the attribute of a Constant to ``value``. Return None if this is impossible or unnecessary."""
+    """Return the attribute of a Constant as a ``value``, or None if this is impossible or unnecessary."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])

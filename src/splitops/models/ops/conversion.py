@@ -103,7 +103,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
 def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node for the newest version of the layer, or None if no layer equals it."""
+    """Return the operands of a node for the newest version of the layer, or None if no layer is equal."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}

@@ -334,7 +334,7 @@ OTHERS: Final = (
 def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Build an operator that keeps the type and shape of its data from its inputs in ONNX and OpenVINO."""
+    """Build an operator, given its inputs in ONNX and OpenVINO, that keeps the type and shape of its data."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),

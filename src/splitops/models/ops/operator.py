@@ -37,7 +37,7 @@ class Unknown(ModelError):  # noqa: N818 - the model may be valid
 
 
 class Role(Enum):
-    """Kind of operator that rewrites match. Kinds are the same in ONNX and OpenVINO."""
+    """A kind of operator that rewrites look for. ONNX and OpenVINO have the same kinds."""
 
     SPLIT = auto()
     SEQUENCE = auto()
@@ -129,7 +129,7 @@ class Attribute:
             raise Unknown(f"{name} = {text!r}") from error
 
     def to_attribute(self, value: Any) -> Any:
-        """Convert an operand to the attribute. Return None to omit it, or if no value expresses it."""
+        """Convert an operand to the attribute. Return None if it is to be omitted or cannot be expressed."""
         if self.write is not None:
             return self.write(value)
         if callable(self.read):
