@@ -81,7 +81,7 @@ class Where:
     """Path of the model file as the caller passed it, or the name of the graph when an ONNX model is run
     from memory."""
     graph: str | None = None
-    """Path of the subgraph or function in the model; None is the main graph."""
+    """Path of the subgraph or function in the model; None for the main graph."""
     node: str | None = None
     """Name of the node or layer."""
     input: str | None = None
@@ -257,7 +257,7 @@ def rule_error(
 
 
 def shown(value: Any, limit: int = 80) -> str:
-    """Return any value as text for a message, in one line of at most ``limit`` characters.
+    """Return any value as text for a message: one line of at most ``limit`` characters.
 
     Examples:
         >>> shown("axis")
@@ -269,7 +269,7 @@ def shown(value: Any, limit: int = 80) -> str:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as text for a message, in one line of at most 200 characters.
+    """Return a path as text for a message: one line of at most 200 characters.
 
     Examples:
         >>> shown_path("models/halves.onnx")

@@ -80,7 +80,7 @@ def call(
     copy: bool | None,
     out: Sequence[Any] | None,
 ) -> Any:
-    """Split an array like one operator version with these arguments.
+    """Split an array as the operator version ``schema`` does with these arguments.
 
     ``copy``, ``out`` and the result, a tuple or a list, are as in the operator's function.
     """

@@ -13,7 +13,7 @@ _FUNCTIONS: Final = {
     "split_to_sequence": ("onnx",),
     "variadic_split": ("openvino",),
 }
-"""The dialects that have each function."""
+"""The modules of splitops that have each function."""
 
 _SINGLE: Final = "For parts of size 1 without the axis use splitops.onnx.split_to_sequence(x, keepdims=0)"
 _NEARLY_EQUAL: Final = (

@@ -78,7 +78,7 @@ def format_place(where: Where) -> str:
 
 
 def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
-    """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, and "..." follows six.
+    """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, "..." ends a long list.
 
     Examples:
         >>> format_shapes([(2, 3), (2, 3), ("N",), None])

@@ -138,7 +138,7 @@ class SplitOptions:
         return schema
 
     def plan(self, shape: Sequence[int], element_type: ElementType | None) -> tuple[OperatorSchema, Plan]:
-        """Return the operator version, and its plan for data of a shape and element type."""
+        """Return the operator version, and a plan for data with this shape and element type."""
         schema = self.resolve()
         arguments: dict[str, Any] = {"axis": 0 if self.axis is None else self.axis}
         if self.sizes is not None:

@@ -238,12 +238,12 @@ def _escape_property(text: str) -> str:
 
 
 def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
-    """Return the sort key: errors come before warnings, findings on splits before those on the model."""
+    """Return the sort key: errors come before warnings, and findings on splits before those on the model."""
     return str(finding.severity) != "error", not finding.operator
 
 
 def _get_group_key(finding: Finding) -> tuple[str | None, ...]:
-    """Return all printed fields of a finding except its location. Findings with equal ones are grouped."""
+    """Return all printed fields of a finding except its location. Findings with equal fields are grouped."""
     fields = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
     return (str(finding.severity), *fields)
 

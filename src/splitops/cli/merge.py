@@ -1,4 +1,4 @@
-"""``splitops merge``: merge the parts of a tensor, the files of a model, or a folder of ranks."""
+"""``splitops merge``: merge the parts of a tensor, the files of a model, or the ranks of a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     required=True,
-    help="File or address to write; for ranks, a folder.",
+    help="File or URL to write; for ranks, a folder.",
 )
 @plan_option
 @click.option(
@@ -81,8 +81,8 @@ def command(
     or all of them. The extension of --out determines the format of the file, unless --to is set.
 
     The external data of an ONNX model is merged into the model. A model of more than 2 GiB, which ONNX does
-    not allow, gets one data file instead. Only data of subgraphs, functions and node attributes is always
-    in the model.
+    not allow, gets one data file instead. The data of subgraphs, functions and node attributes is always
+    stored in the model.
 
     \b
     Examples:

@@ -35,8 +35,8 @@ Problem = tuple[str, str]
 def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
     """Find the first violation of a schema. Return its location and the problem, or None.
 
-    The schema may only have the keywords in :data:`WORDS`. ``place`` is the location of the value, ``root``
-    the schema whose ``$defs`` references use. Unlike in JSON Schema, 2.0 is not an integer.
+    The schema may only have the keywords in :data:`WORDS`. ``place`` is the location of the value;
+    ``root`` is the schema with the ``$defs`` of references. Unlike in JSON Schema, 2.0 is not an integer.
 
     Examples:
         >>> find_problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})

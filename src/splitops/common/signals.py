@@ -17,7 +17,7 @@ ENDING: Final = tuple(
 
 
 class Interrupted(KeyboardInterrupt):
-    """The signal ``number`` has ended a command."""
+    """Raised in a command when a signal ends it. ``number`` is the number of the signal."""
 
     def __init__(self, number: int) -> None:
         self.number = number

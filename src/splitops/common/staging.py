@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A long name is cut and gets a digest."""
+    """Return the path of the staging folder of a set of files. A long name is shortened and gets a digest."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -213,7 +213,7 @@ class StagingFolder:
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove the folder, the lock file last, so that no other run opens it before it is empty."""
+        """Remove the folder, and its lock file last, so that no other run can open it half removed."""
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
         for path in self._iter_content():
@@ -310,7 +310,7 @@ class StagingFolder:
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Return the kind of a file, or an empty string for a folder or, without ``folder``, a regular file."""
+    """Return the kind of a file, such as "a link"; "" for folders and, without ``folder``, regular files."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"
