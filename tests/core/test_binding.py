@@ -327,7 +327,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(VARIADIC, DATA, AXIS, entries(-1, None, -1)),
-        "remainder.repeated: split_lengths = [-1, None, -1] has 2 entries of -1, but only one may be",
+        "remainder.repeated: split_lengths = [-1, None, -1] has 2 entries of -1, but at most one is allowed",
         {"lengths": (-1, None, -1)},
         "input split_lengths",
     ),

@@ -119,7 +119,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "parts.count of too many": (
         lambda: split(DATA, num_outputs=2**62),
         "Split-18 [parts.count]: axis 0 of data (4, 6) would be split into 4611686018427387904 parts, "
-        "but at most 16777216 parts are made at once",
+        "but at most 16777216 parts are allowed",
     ),
     "chunk.positive": (
         lambda: split_to_sequence(DATA, 0),
@@ -133,7 +133,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "remainder.repeated": (
         lambda: variadic_split(DATA, 1, [-1, 3, -1]),
         "VariadicSplit-1 [remainder.repeated]: split_lengths = [-1, 3, -1] has 2 entries of -1, "
-        "but only one may be",
+        "but at most one is allowed",
     ),
     "keepdims.value": (
         lambda: split_to_sequence(DATA, keepdims=2),

@@ -35,7 +35,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """An array library: its name, which its adapter module also has, and the root classes of its arrays."""
+    """An array library. Its adapter module is called ``name`` in lower case, with ``_`` for spaces.
+
+    ``roots`` are the import paths of the base classes of its arrays.
+    """
 
     name: str
     roots: tuple[str, ...]

@@ -54,7 +54,7 @@ class Canvas:
         anchor: str | None = None,
         transform: str | None = None,
     ) -> None:
-        """Add a line of text with the baseline ``y``."""
+        """Add a line of text whose baseline is at ``y``."""
         attributes = {"x": to_text(x), "y": to_text(y), "font-size": str(size), "fill": fill}
         optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
         attributes |= {name: value for name, value in optional.items() if value is not None}

@@ -95,7 +95,7 @@ def make_operator_data(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def make_type_data() -> dict[str, tuple[int, int]]:
-    """Return the bits of each fixed-width type, and the size of its groups if they are stored whole, or 0."""
+    """Map fixed-width types to their bits and, if groups are stored whole, to the elements per group (or 0)."""
     return {name: (found.bits, _compute_group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
 
 

@@ -109,7 +109,7 @@ def _draw_gutter(layout: Explanation) -> list[str]:
 
 
 def _fit_cells(layout: Explanation, room: int) -> tuple[Cell, ...]:
-    """Return as many cells as fit, labels included, in ``room`` characters, but at least one."""
+    """Return as many cells as fit into ``room`` characters with their labels, but at least one if any."""
     limit = min(len(layout), _CELLS)
     while limit > 1:
         shown = group_cells(layout, limit)

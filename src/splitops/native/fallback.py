@@ -141,7 +141,7 @@ class Plan(SplitPlan):
             out: a tuple or list with one exact array per part, with its shape and dtype, and any strides.
 
         Raises:
-            TypeError: ``out`` is not a tuple or list, or has something else than exact arrays.
+            TypeError: ``out`` is not a tuple or list, or contains anything but exact arrays.
             ValueError: ``out`` has the wrong length, or an array in it has another shape or dtype or is
                 read-only.
         """
@@ -163,7 +163,7 @@ class Plan(SplitPlan):
             np.copyto(target, part)
 
     def fill(self, array: Array, out: Sequence[Array]) -> Parts | None:
-        """Copy the parts into given arrays if these certainly match and share no memory.
+        """Copy the parts into given arrays if these are certain to match and to share no memory.
 
         Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
         compiled core, no arrays are filled. ``out`` may contain objects of any type.

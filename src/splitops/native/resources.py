@@ -61,7 +61,7 @@ def count_threads() -> int:
 
 
 def read_memory_limit(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of memory that this process may use: all, or the limit of its control groups."""
+    """Return the bytes of memory that this process may use: all RAM, or the limit of its control groups."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

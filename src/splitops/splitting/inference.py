@@ -81,7 +81,7 @@ def _join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _find_axes(binding: Binding) -> tuple[int, ...]:
-    """Return the possible split axes: the known one, or all of valid size; empty if the rank is unknown."""
+    """Return the possible split axes: the known one, or all of a valid size; empty if the rank is unknown."""
     shape = binding.data.shape
     if shape is None:
         return ()
@@ -101,7 +101,7 @@ def _find_min_division(binding: Binding) -> Division | None:
 
 
 def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
-    """Return the shape of the data. If only one axis may be split, it is narrowed to the valid sizes."""
+    """Return the shape of the data. If only one axis may be split, that axis is narrowed to valid sizes."""
     shape, least = binding.data.shape, _find_min_division(binding)
     if shape is None or least is None or len(axes) != 1:
         return shape

@@ -90,13 +90,13 @@ def bind(
     outputs: int | None = None,
     where: Where | None = None,
 ) -> Binding:
-    """Check one split, some of whose properties may be unknown.
+    """Check one split, some of whose properties may be unknown, and return its :class:`Binding`.
 
     Args:
         schema: operator version.
         attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` for one
             that is set, but not completely known.
-        inputs: facts about each input, in the operator's order; None is an absent input.
+        inputs: facts about each input, in the operator's order; None for an absent input.
         outputs: number of outputs that the node declares, or None.
         where: location in a model, for messages.
 

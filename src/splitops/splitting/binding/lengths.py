@@ -110,7 +110,7 @@ def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]
             )
     if lengths.count(-1) > 1:
         got = f"{place.name} = {brief(lengths)} has {lengths.count(-1)} entries of -1"
-        raise node.make_error(Rule.REMAINDER_REPEATED, got, "only one may be", place, lengths=lengths)
+        raise node.make_error(Rule.REMAINDER_REPEATED, got, "at most one is allowed", place, lengths=lengths)
     return lengths
 
 
