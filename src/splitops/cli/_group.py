@@ -118,7 +118,7 @@ class _Commands(Command, click.Group):
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
-    """Return the message for an interrupted command: what it has kept, and how to resume it.
+    """Return the message for an interrupted command: the bytes it has kept, and how to resume it.
 
     ``words`` are the command-line arguments.
     """

@@ -155,7 +155,7 @@ def check_extension(model: Path, out: Path | None, *, openvino: bool, keep_data:
     """Check the extension of ``out``, and that writing it replaces no weights of ``model``.
 
     If ``openvino`` is set, ``out`` must be an IR. If ``out`` is ``model`` itself, its weights may be replaced
-    with it. With ``keep_data``, none are written.
+    with it. With ``keep_data``, no weights are written.
     """
     if not keep_data and (out is None or not (out.exists() and out.samefile(model))):
         add_weights(model)

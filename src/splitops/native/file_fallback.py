@@ -57,7 +57,7 @@ def copy_extents(
     threads: int,
     tick: Callable[[int], object],
 ) -> tuple[list[int], Failure | None]:
-    """Do what ``splitops.native.files.copy_extents`` does, but with a single thread."""
+    """Copy extents with a single thread; see ``splitops.native.files.copy_extents``."""
     _check(passes, sources, targets, moves, len(source_files), target_files)
     checksums = [0] * len(moves)
     reading = [_StridedRun(*row) for row in sources[:, 1:].tolist()]

@@ -162,8 +162,8 @@ def split_to_sequence(
     Args:
         data: array of rank 1 or more, of an element type that the version supports. Nested lists of numbers
             become a NumPy array.
-        split: one size for all parts, the last of which may be smaller; or the size of each part. int32 or
-            int64. None means parts of size 1.
+        split: one size for all parts (the last may be smaller), or the size of each part; int32 or int64.
+            None means parts of size 1.
         axis: axis to split, in [-rank, rank - 1].
         keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
         opset: opset that selects the version; None for the newest.
