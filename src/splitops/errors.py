@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Rule(StrEnum):
-    """Codes of the rules of operators. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
+    """Codes of the rules for split operators. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
 
     AXIS_RANGE = "axis.range"
     AXIS_RANK = "axis.rank"
@@ -154,7 +154,7 @@ class PlanError(SplitError):
 class RuleError(SplitError):
     """A rule of an operator is broken.
 
-    The class of the error is the subclass for the rule's group, for example :class:`LengthsError` for all
+    Each error is an instance of the subclass for the rule's group, for example :class:`LengthsError` for all
     ``lengths.*`` rules.
 
     Attributes:
@@ -162,7 +162,7 @@ class RuleError(SplitError):
         rule: the broken :class:`Rule`.
         got: clause with the actual values.
         expected: clause with the requirement of the rule.
-        values: wrong values by name.
+        values: the values in question, keyed by name.
 
     Examples:
         >>> import numpy as np, splitops
@@ -227,7 +227,7 @@ class OutputsError(RuleError):
 
 
 class OperatorError(RuleError):
-    """``op.*``: the operator does not exist, or not in this opset."""
+    """``op.*``: the operator, or an attribute or input of the node, does not exist in this opset."""
 
 
 _FAMILIES: dict[str, type[RuleError]] = {
@@ -252,7 +252,7 @@ def rule_error(
     where: Where | None = None,
     **values: Any,
 ) -> RuleError:
-    """Make the error for a broken rule, as the subclass for its group. ``values``: see :class:`RuleError`."""
+    """Make the error for a broken rule, as an instance of the subclass for the rule's group."""
     return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
 
 
@@ -344,7 +344,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes as text, in a binary unit of up to TiB.
+    """Return a number of bytes as text, in binary units up to TiB.
 
     Examples:
         >>> format_bytes(1000), format_bytes(3 << 29)

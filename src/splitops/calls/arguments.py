@@ -67,7 +67,7 @@ def bind_call(
 
 
 def _read_argument(value: Any) -> Any:
-    """Convert an argument to Python or NumPy values. Arrays of other libraries are read once."""
+    """Convert an argument to Python or NumPy values. Arrays of other libraries become NumPy arrays."""
     if type(value) is int or (type(value) is list and _ONLY_INT.issuperset(map(type, value))):
         return value  # the usual case
     if not isinstance(value, _READABLE):

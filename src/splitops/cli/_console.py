@@ -94,7 +94,7 @@ def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
 
 
 def print_written(*paths: Path | None, stderr: bool = False) -> None:
-    """Print the paths that were written. None is an output that was not requested."""
+    """Print the paths that were written. None, for an output that was not requested, is skipped."""
     out = make_console(stderr=stderr)
     for path in paths:
         if path is not None:

@@ -53,7 +53,7 @@ _SYNONYMS: Final = {
     "validate": ("check",),
     "version": ("report-environment",),
 }
-"""Commands and options of other tools, with the ones of splitops that do the same."""
+"""Names of commands and options in other tools, with the splitops names for the same thing."""
 
 
 class Command(click.Command):

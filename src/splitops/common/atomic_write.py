@@ -25,7 +25,7 @@ A file that is published before its bytes are on disk could be empty after a pow
 """
 
 _EXISTS_ERRORS: Final = (errno.ENOTEMPTY, errno.EEXIST)
-"""``errno`` values of moving a folder to a path at which another folder exists."""
+"""``errno`` values if a folder cannot be moved because another folder exists at the target path."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:

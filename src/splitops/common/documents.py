@@ -118,7 +118,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Raise DocumentError if a JSON document has too many values or levels. Nothing is parsed for this."""
+    """Raise DocumentError if a JSON document has too many values or levels, without parsing it."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return

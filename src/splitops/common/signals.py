@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 ENDING: Final = tuple(
     getattr(signal, name) for name in ("SIGHUP", "SIGTERM", "SIGINT") if hasattr(signal, name)
 )
-"""Signals that end a command: the terminal was closed, the system or a scheduler stops it, Ctrl-C."""
+"""Signals that end a command: its terminal is closed, the system or a scheduler stops it, or Ctrl-C."""
 
 
 class Interrupted(KeyboardInterrupt):

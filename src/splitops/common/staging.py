@@ -164,7 +164,7 @@ class StagingFolder:
 
     @property
     def is_used(self) -> bool:
-        """Whether a run has written anything in the folder."""
+        """Whether a run has written anything into the folder."""
         return any(self._iter_content()) or bool(os.fstat(self.lock.fileno()).st_size)
 
     @property

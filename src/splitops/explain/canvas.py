@@ -88,7 +88,7 @@ class Canvas:
         ET.SubElement(self.root, "line", ends | {key.replace("_", "-"): value for key, value in more.items()})
 
     def add_polygon(self, points: list[tuple[float, float]], fill: str) -> None:
-        """Add a filled polygon."""
+        """Add a filled polygon with its corners at ``points``."""
         corners = " ".join(f"{to_text(x)},{to_text(y)}" for x, y in points)
         ET.SubElement(self.root, "polygon", {"points": corners, "fill": fill})
 

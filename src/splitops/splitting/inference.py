@@ -94,7 +94,7 @@ def _find_axes(binding: Binding) -> tuple[int, ...]:
 
 
 def _find_min_division(binding: Binding) -> Division | None:
-    """Return a division that accepts every valid size of the axis, or None if nothing is known."""
+    """Return a division that accepts every valid size of the axis, or None if the lengths are unknown."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
     return merge_unknown_lengths(binding.lengths)

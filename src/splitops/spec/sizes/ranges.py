@@ -94,7 +94,7 @@ def hull(*dims: Dim | None) -> Dim | None:
 
 
 def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
-    """Return the range of the values of ``of`` over all accepted axis sizes in ``size``, or None without any.
+    """Return the range of ``of`` over all axis sizes in ``size`` that are accepted, or None if none is.
 
     ``index`` is the index of the part that ``of`` computes, if it computes one.
     """
