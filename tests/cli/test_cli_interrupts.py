@@ -124,7 +124,7 @@ def test_the_next_run_without_resume_starts_over(child, tmp_path, number):
     assert child(SPLIT, number).returncode == 128 + number
     done = child(SPLIT)
     assert done.returncode == 0
-    assert done.stderr == f"splitops: replaced {HIDDEN}, the rest of an interrupted run\n"
+    assert done.stderr == f"splitops: replaced {HIDDEN}, which an interrupted run had left\n"
     assert names(tmp_path) == ["out", "x.npy"]
 
 

@@ -241,14 +241,14 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_2, DATA, split=[1, 2.5, True]),
-        "lengths.dtype: split has 2.5 in it, but it must be a list of integers",
+        "lengths.dtype: split contains 2.5, but it must be a list of integers",
         {"value": 2.5},
         "attribute split",
     ),
     *(
         (
             node(SPLIT_2, ANY_RANK, split=[value]),
-            f"lengths.value: split has {value} in it, but {NOT_64_BITS}",
+            f"lengths.value: split contains {value}, but {NOT_64_BITS}",
             {"value": value},
             "attribute split",
         )
@@ -301,7 +301,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     *(
         (
             node(SPLIT_1, ANY_RANK, entries(1, value, of="float32")),
-            f"lengths.value: split has {value} in it, but {NOT_64_BITS}",
+            f"lengths.value: split contains {value}, but {NOT_64_BITS}",
             {"value": value},
             "input split",
         )
@@ -309,7 +309,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_18, DATA, entries(2**63, None)),
-        f"lengths.value: split has {2**63} in it, but {NOT_64_BITS}",
+        f"lengths.value: split contains {2**63}, but {NOT_64_BITS}",
         {"value": 2**63},
         "input split",
     ),

@@ -85,7 +85,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "lengths.value": (
         lambda: split(DATA, [2.5, 1.5], opset=1),
-        "Split-1 [lengths.value]: split has 2.5 in it, but each length must be a 64-bit integer",
+        "Split-1 [lengths.value]: split contains 2.5, but each length must be a 64-bit integer",
     ),
     "lengths.conflict": (
         lambda: split(DATA, [2, 2], num_outputs=2),

@@ -119,7 +119,7 @@ class CliRunOptions:
             report = plan.run(progress=lambda done, total: tell(done, of=total), **self.options)
         if report.replaced is not None:
             left = escape(str(report.replaced))
-            click.echo(f"splitops: replaced {left}, the rest of an interrupted run", err=True)
+            click.echo(f"splitops: replaced {left}, which an interrupted run had left", err=True)
         return report
 
 

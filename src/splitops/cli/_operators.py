@@ -36,7 +36,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
         if not dash:
             return schema(name, opset, key)
         if opset is not None:
-            raise click.BadParameter(f"{text!r} already sets the version: leave it or the opset out")
+            raise click.BadParameter(f"{text!r} already sets the version: leave out the version or the opset")
         schemas = history(name, key)
     except RuleError as error:
         raise click.BadParameter(f"{error.got}, but {error.expected}") from error
