@@ -152,13 +152,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, shaped(), axis=UNKNOWN),
-        "axis.range: data has rank 0, but there is no axis to split",
+        "axis.range: data has rank 0, but a split needs at least one axis",
         {"axis": None},
         "attribute axis",
     ),
     (
         node(EVEN, shaped(), scalar(2), num_splits=1),
-        "axis.range: data has rank 0, but there is no axis to split",
+        "axis.range: data has rank 0, but a split needs at least one axis",
         {"axis": 2},
         "input axis",
     ),
@@ -183,13 +183,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, DATA, outputs=2),
-        "outputs.count: 2 outputs are declared, but it returns one sequence",
+        "outputs.count: 2 outputs are declared, but the operator returns one sequence",
         {},
         "",
     ),
     (
         node(SEQUENCE, DATA, outputs=0),
-        "outputs.count: 0 outputs are declared, but it returns one sequence",
+        "outputs.count: 0 outputs are declared, but the operator returns one sequence",
         {},
         "",
     ),

@@ -28,7 +28,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "axis.range of rank 0": (
         lambda: split(np.float32(1), [1]),
-        "Split-18 [axis.range]: data has rank 0, but there is no axis to split",
+        "Split-18 [axis.range]: data has rank 0, but a split needs at least one axis",
     ),
     "axis.rank": (
         lambda: openvino_split(DATA, [0], 2),

@@ -114,7 +114,7 @@ def bind(
     keeps = read_keepdims(node)  # checked even if the lengths override it
     if compiled.sequence and outputs not in (None, 1):
         raise node.make_error(
-            Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it returns one sequence"
+            Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "the operator returns one sequence"
         )
     if source is not None:
         keeps = True
