@@ -127,7 +127,7 @@ _encode: Final = json.JSONEncoder(allow_nan=False).encode  # json.dumps would ma
 
 
 def escape(text: str, limit: int = 2000) -> str:
-    """Return text from a file as one line that is safe to print: control characters are escaped.
+    """Return text from a file as one line of at most ``limit`` characters, with control characters escaped.
 
     Examples:
         >>> escape("a\\x1b[2Jb\\nc")

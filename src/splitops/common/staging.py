@@ -174,7 +174,7 @@ class StagingFolder:
 
     @property
     def before(self) -> Path:
-        """Subfolder for files that are being replaced, under their names."""
+        """Subfolder that keeps files, under their own names, while they are being replaced."""
         return self.root / _BEFORE
 
     def get_public_path(self, path: Path) -> Path:

@@ -113,8 +113,8 @@ class Plan(SplitPlan):
     def copies(self, array: Array, *, separate: bool = False) -> Parts:
         """Return the parts of an exact array as independent, C-contiguous, writeable arrays.
 
-        The compiled core allocates the parts of one call in one slab of pooled memory, each aligned to 64
-        bytes. The slab returns to the pool when its last part is freed.
+        The compiled core allocates the parts of one call together, each aligned to 64 bytes. From 32 KiB on,
+        the memory comes from a pool, to which it returns when the last part is freed.
 
         Args:
             array: an array of the plan's shape.

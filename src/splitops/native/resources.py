@@ -17,7 +17,7 @@ _POOL_MEMORY_SHARE = 8
 
 
 def _find_control_groups(root: Path, own: Path) -> list[Path]:
-    """Return the cgroup (version 2) of the process and all that enclose it; an empty list without one."""
+    """Return the cgroup (version 2) of the process and all enclosing ones. Empty if it has none."""
     try:
         lines = own.read_text("ascii", "replace").splitlines()
     except OSError:

@@ -221,7 +221,7 @@ def infer_split(
     Args:
         shape: dimensions of the data: each an integer, a name, an interval ``(lo, hi)`` in which ``hi`` may
             be None for unbounded, or None for unknown. None if the rank is unknown.
-        split: size of each part, or None for an unknown size.
+        split: size of each part, with None for an unknown size.
         axis: axis to split, or None if it is unknown.
         num_outputs: since opset 18, the attribute. Before, the number of outputs that the node declares.
         opset: opset that selects the version; None for the newest.

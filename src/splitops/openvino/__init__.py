@@ -204,8 +204,8 @@ def infer_variadic_split(
     Args:
         shape: dimensions of the data, as for :func:`infer_split`.
         axis: axis to split, or None if it is unknown.
-        split_lengths: size of each part, or None for an unknown size. One of them may be -1. None if their
-            number is unknown.
+        split_lengths: size of each part, with None for an unknown size. One of them may be -1. None if the
+            number of parts is unknown.
         opset: operation set that selects the version; None for the newest.
 
     Returns:

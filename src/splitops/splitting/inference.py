@@ -27,9 +27,9 @@ class Inference:
 
     Attributes:
         data: shape of the data, narrowed to valid sizes; None if the rank is unknown.
-        parts: shape of each part, in order; None if the number of parts is unknown, or the operator returns a
-            sequence.
-        element: common shape of all parts of a sequence; None if the rank is unknown, or the operator does
+        parts: shape of each part, in order, with None for unknown ranks; None if the number of parts is
+            unknown, or the operator returns a sequence.
+        element: common shape of all parts of a sequence; None if its rank is unknown, or the operator does
             not return a sequence.
         count: number of parts.
     """
