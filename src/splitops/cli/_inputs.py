@@ -135,7 +135,7 @@ def _describe_unknown(kind: str, declared: InputSpec, shape: tuple[int, ...] | N
 
 
 def _read_npz(path: Path, key: str, declared: InputSpec) -> npt.NDArray[Any]:
-    def accept(header: Header) -> None:  # checked first: a small file can inflate to more than the memory
+    def accept(header: Header) -> None:  # checked first: a small file can inflate to many gigabytes
         declared.accept(declared.get_dtype(header.dtype), header.shape)
 
     from splitops.files.formats.npz import BROKEN
