@@ -76,7 +76,7 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of one.
+    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of an IR.
 
     Checks all rules of the split operators, with the sizes and values that can be inferred, and all limits of
     the runtimes. The last line is the command that fixes the model, if there is one. The exit code is 1 if

@@ -12,7 +12,7 @@ from splitops.cli._fusion import fusion_options, rewrite_checkpoint
 @click.command(short_help="Fuse tensors of a model's checkpoint.")
 @fusion_options
 def command(**options: Any) -> None:
-    """Fuse tensors of the checkpoint in MODEL_DIR, and write it to another folder.
+    """Fuse tensors of the checkpoint in MODEL_DIR, and write the result to another folder.
 
     The rules fuse queries, keys and values (also interleaved by head or group), and gate and up projections
     (as halves or interleaved). They also stack experts, transpose weights and rename tensors. `splitops

@@ -72,7 +72,7 @@ def command(
     This is the inverse of `splitops split`: the merged file has the same bytes as the file that was split. If
     FILES contain other tensors, those of the first file are copied.
 
-    A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
+    Ranks that `splitops shard` has written are merged into the original checkpoint: the same files, byte by
     byte. A distributed checkpoint of PyTorch in safetensors files, and ranks of Megatron-LM, vLLM, DeepSpeed
     or Meta's Llama as safetensors, can be merged, too. --plan sets the rules by which those ranks were
     sharded; --files-like sets the files to write.

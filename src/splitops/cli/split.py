@@ -89,9 +89,9 @@ def command(
     files are replaced only with --overwrite.
 
     With --max-size, no tensor is split: complete tensors are written to files of at most that size.
-    Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. An
-    ONNX model with external data gets several data files. The sidecar files of a model's folder are copied.
-    `splitops merge` merges these files again.
+    Safetensors files get the index of transformers and diffusers. GGUF files get the split keys of llama.cpp.
+    An ONNX model with external data gets several data files. The sidecar files of a model's folder are
+    copied. `splitops merge` merges these files again.
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from splitops.cli._fusion import fusion_options, rewrite_checkpoint
 @click.command(short_help="Unfuse the fused tensors of a model's checkpoint.")
 @fusion_options
 def command(**options: Any) -> None:
-    """Unfuse the fused tensors of the checkpoint in MODEL_DIR, and write it to another folder.
+    """Unfuse the fused tensors of the checkpoint in MODEL_DIR, and write the result to another folder.
 
     The rules unfuse queries, keys and values (also interleaved by head or group), and gate and up projections
     (halves or interleaved). They also unstack experts, transpose weights and rename tensors. `splitops fuse`
