@@ -227,7 +227,7 @@ class OutputsError(RuleError):
 
 
 class OperatorError(RuleError):
-    """``op.*``: the operator, or an attribute or input of the node, does not exist in this opset."""
+    """``op.*``: the operator, or an attribute or input that is set, does not exist in this opset."""
 
 
 _FAMILIES: dict[str, type[RuleError]] = {

@@ -160,7 +160,7 @@ def _make_option_error(error: click.NoSuchOption) -> click.UsageError:
 
 
 def _make_error(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
-    """Return the error for an unknown command or option, which suggests the most similar one."""
+    """Return the error for an unknown command or option. It suggests the most similar one, if any."""
     likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
     meant = f" Did you mean {likely!r}?" if likely else suggest(word, known)
     return click.UsageError(f"No such {kind} {escape(word, 80)!r}.{meant}", ctx)
