@@ -27,7 +27,7 @@ def to_svg(layout: Explanation, title: str = "", width: int = 960) -> str:
     """Draw a split as a self-contained SVG document.
 
     Args:
-        layout: the parts.
+        layout: the parts to draw.
         title: heading, for example the operator, as plain text.
         width: width in pixels, at least 340. Below 600, the layout is for phones: no text is smaller than 12
             pixels, and the table does not have the columns of bytes and blocks.

@@ -27,7 +27,7 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     """Draw the data as a grid: the split axis as columns, all dimensions before it as rows.
 
     Args:
-        layout: the parts.
+        layout: the parts to draw.
         width: line width in characters.
         ascii_only: whether to use only ASCII characters.
 

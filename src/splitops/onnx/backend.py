@@ -88,7 +88,7 @@ class SplitopsBackend(Backend):
         """Prepare a model for any number of runs.
 
         Args:
-            model: the model.
+            model: the model to run.
             device: ``"CPU"``.
             **kwargs: ``engine``, by default ``"reference"``, and its options; see :func:`splitops.session`.
 
@@ -112,7 +112,7 @@ class SplitopsBackend(Backend):
         """Run a node.
 
         Args:
-            node: the node.
+            node: the node to run.
             inputs: values by name, or a sequence in the order of the node, with None for an absent input.
             device: ``"CPU"``.
             outputs_info: ignored.
