@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file or folder of the set.
+    """A file or folder in the set of :class:`StagedFiles`.
 
     Attributes:
         draft: path at which it is written.

@@ -23,7 +23,7 @@ _DRAFTS: Final = "files"
 _BEFORE: Final = "before"
 """Name of the subfolder for files that are being replaced."""
 _MAX_NAME: Final = 200
-"""Maximum bytes of the set's name in a folder name. Most file systems limit names to 255 bytes."""
+"""Maximum bytes of a set's name in the name of its folder. Most file systems limit names to 255 bytes."""
 _MAX_TRIES: Final = 100
 """Maximum attempts to lock a folder that other runs remove at the same time."""
 _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
