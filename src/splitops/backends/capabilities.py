@@ -60,7 +60,7 @@ BACKENDS: Final = (
             out=True,
             gradients=True,
             compiled=("torch.compile", "torch.export", "torch.vmap", "torch.func", "torch.onnx.export"),
-            devices=("CPU", "CUDA", "any other that torch has"),
+            devices=("CPU", "CUDA", "any other device of torch"),
             element_types="all that torch has: no strings, no packed types",
         ),
     ),
@@ -146,7 +146,7 @@ DLPACK: Final = LibraryEntry(
         copies=True,
         out=True,
         read_only=True,
-        element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
+        element_types="those that NumPy imports through DLPack: no bfloat16, no float8, no strings",
     ),
 )
 """Any other array with ``__dlpack__`` in CPU memory, which is split as a NumPy array."""

@@ -152,7 +152,7 @@ def describe_resumed(report: Report) -> str:
     """Return a sentence about the bytes that an earlier, interrupted run had copied."""
     if report.resumed == report.bytes:
         return "All bytes had been written before."
-    return f"{report.resumed} of {report.bytes} bytes had been copied before"
+    return f"{report.resumed} of {report.bytes} bytes had been copied before."
 
 
 def print_parts(

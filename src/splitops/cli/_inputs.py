@@ -102,8 +102,9 @@ def _check_exists(text: str) -> Path:
 
 def _generate(text: str, declared: InputSpec) -> npt.NDArray[Any]:
     kind, *fields = text.split(":")
-    if len(fields) > (3 if kind == "random" else 2):
-        raise click.UsageError(f"{escape(text)} has more fields than {kind}:SHAPE:TYPE.")
+    form = f"{kind}:SHAPE:TYPE" + (":SEED" if kind == "random" else "")
+    if len(fields) > form.count(":"):
+        raise click.UsageError(f"{escape(text)} has more fields than {form}.")
     shape = declared.static_shape
     if fields and (fields[0] or len(fields) > 1):
         shape = read_shape(fields[0])

@@ -53,8 +53,11 @@ def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | Non
     if "minimum" in schema and value < schema["minimum"]:
         return place, f"is {shown(value)}, less than {schema['minimum']}"
     for kind, least, most, what in _SIZES:
-        if isinstance(value, kind) and not schema.get(least, 0) <= len(value) <= schema.get(most, len(value)):
-            return place, f"has {len(value)} {what}"
+        if isinstance(value, kind):
+            if len(value) < schema.get(least, 0):
+                return place, f"has {len(value)} {what}, fewer than {schema[least]}"
+            if len(value) > schema.get(most, len(value)):
+                return place, f"has {len(value)} {what}, more than {schema[most]}"
     found: Problem | None = None
     if isinstance(value, list):
         found = _check_items(value, schema, place, root)
