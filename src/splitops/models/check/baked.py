@@ -23,14 +23,14 @@ from splitops.spec.sizes.rules import SizeRule
 
 CODE: Final = "lengths.baked"
 _NO_SYMBOL: Final = re.compile(r"[-\s*/()+]")
-"""A character that symbols do not contain, see :mod:`splitops.spec.sizes.names`."""
+"""A character that symbols cannot contain; see :mod:`splitops.spec.sizes.names`."""
 
 
 class OpenSizes(NamedTuple):
     """The dynamic sizes of a model's inputs.
 
     Attributes:
-        symbols: their names. A size without a name gets one from its input and axis.
+        symbols: names of the dynamic sizes. A size without a name gets one from its input and axis.
         given: abstract values of the inputs for inference, with a name for each dynamic size.
     """
 

@@ -1,4 +1,4 @@
-"""Check a single OpenVINO ``<layer>``, as in documentation and bug reports, as far as that is possible."""
+"""Check a single OpenVINO ``<layer>``, such as one in a bug report, as far as possible without its model."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _find_contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Yield contradictions of data and outputs. Shapes must contradict on every axis, since it is unknown."""
+    """Yield contradictions between data and outputs. The split axis is unknown, so every axis is tried."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:

@@ -115,7 +115,7 @@ class Message:
         return tuple(found)
 
     def match(self, runs: Sequence[Sequence[str]]) -> _Match | None:
-        """Match the message with a text, given as the runs of words between its gaps (``...``).
+        """Match the message against a text, given as the runs of words between its gaps (``...``).
 
         Return None if too few words match.
         """

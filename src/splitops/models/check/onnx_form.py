@@ -34,7 +34,7 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the faults of a readable ONNX model, except invalid splits. ``values`` are the inferred ones."""
+    """Yield the faults of a readable ONNX model, except invalid splits, given its inferred ``values``."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
@@ -82,7 +82,7 @@ def _find_misread_sequences(
 
 
 class OtherVersion(NamedTuple):
-    """A node in a function for which the opsets of the function and the model select different versions."""
+    """A node in a function. At the opset of the model, its operator would have another version."""
 
     function: str
     """The path of the function."""

@@ -74,12 +74,12 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its name, with the release if one was requested: ``"onnxruntime==1.28"``."""
+        """The name of the target, with the release if one was requested: ``"onnxruntime==1.28"``."""
         return f"{self.name}=={self.release}" if self.release else self.name
 
     @property
     def is_tested(self) -> bool:
-        """Whether it was tested: it has tested releases, and ``release`` is not newer than them."""
+        """Whether the target was tested: it has tested releases, and ``release`` is not newer than those."""
         if not self.releases:
             return False
         return not self.release or parse_release(self.release) <= parse_release(self.releases[-1])
@@ -138,7 +138,7 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """The limits that describe errors of its optimiser, by :class:`Quirk`."""
+        """The limits that describe errors of the target's optimiser, keyed by :class:`Quirk`."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property

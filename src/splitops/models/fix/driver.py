@@ -1,4 +1,4 @@
-"""The fix driver: rewrite splits that break a rule or a limit, pass by pass, until nothing changes."""
+"""The fix driver: rewrite splits that break a rule or meet a limit, pass by pass, until nothing changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModelSnapshot:
     """A model at the beginning of a pass."""
 
     calls: Mapping[ir.Node, Sequence[SplitNode]]
-    """The splits by node: one for each call of the function around it."""
+    """The splits, keyed by node. A node in a function has one for each call."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
     writer: RewriteWriter

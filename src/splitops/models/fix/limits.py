@@ -17,7 +17,7 @@ from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import Kind
 
 CHOICES: Final = (Repair.UNBIND, Repair.OPEN)
-"""The rewrites that need a choice of the user: the rewritten split may return other values."""
+"""The rewrites that the user has to choose: the rewritten split may return other values."""
 _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())}
 
 

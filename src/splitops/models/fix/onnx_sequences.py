@@ -21,7 +21,7 @@ _CARRIERS: Final = {
     "uint64": "int64",  # Cast keeps the 64 bits in both directions
     "bfloat16": "float32",
 }
-"""Element types that onnxruntime supports in sequences, by the type that they can hold without loss."""
+"""Element types that onnxruntime supports in sequences, keyed by the type that they hold without loss."""
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:

@@ -73,7 +73,7 @@ class FixWriter:
         self.opening = opening
 
     def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
+        """Rewrite a split node; see :class:`~splitops.models.fix.driver.RewriteWriter`."""
         # The editor merges the facts of all calls. The argument has only those of the first call.
         split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and rewrite in _OF_ONNX:
@@ -368,7 +368,7 @@ class FixWriter:
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
 
-        GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
+        GatherSliceToSplitFusion turns Slices that partition one axis into a Split with 32-bit lengths. It
         interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]

@@ -75,7 +75,7 @@ def make_operands(
 ) -> tuple[dict[str, Any], list[T | None]]:
     """Return the attributes and inputs of a split node; see :func:`make_operand_facts`.
 
-    ``data`` is the first input. ``constant`` creates another one from its elements and its parameter name.
+    ``data`` is the first input. ``constant`` creates the others, each from its elements and parameter name.
     """
     attributes, facts = make_operand_facts(schema, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [

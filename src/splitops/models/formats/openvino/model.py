@@ -82,7 +82,7 @@ class Layer:
         inputs: input ports, in order.
         outputs: output ports, in order.
         constant: value of a ``Const`` layer.
-        bodies: graphs inside the layer (If, Loop, TensorIterator) by their tag, for example ``"then_body"``.
+        bodies: tag, such as ``"then_body"``, and graph of each body (of an If, Loop or TensorIterator).
         attributes: other XML attributes, for example ``output_names``.
         data_children: XML children of ``<data>``.
         children: other XML children, for example ``<rt_info>`` and ``<port_map>``.

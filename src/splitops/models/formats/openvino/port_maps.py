@@ -34,8 +34,8 @@ class Slicing:
     Attributes:
         axis: the axis; negative axes count from the last.
         size: size of each slice.
-        low: index at which the first slice begins.
-        high: end of the last slice as a negative number; -1 is the end of the axis.
+        low: index at which the slice nearest to the start of the axis begins.
+        high: end of the slice nearest to the end, as a negative number; -1 is the end of the axis.
         reverse: whether the first iteration gets the last slice.
     """
 

@@ -23,7 +23,7 @@ _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Parse the operation attribute or port size ``what``. ``3.0`` is 3: some converters write it."""
+    """Parse the operation attribute or port size ``what``. Some converters write ``3.0`` for 3."""
     return _parse(_INTEGER, text, what, where, minimum)
 
 
