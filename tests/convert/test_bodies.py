@@ -221,7 +221,7 @@ _LOST = [
     (
         "<back_edges>.*?to-layer",
         '<back_edges><edge from-layer="77" to-layer',
-        "a back edge of Loop layer 'loop' goes from 77",
+        "the back edge of Loop layer 'loop' from 77",
     ),
     (
         r'shape="\?,1,3"(.*shape=")\?,1,3"',

@@ -330,7 +330,7 @@ def test_weights_that_state_an_address_are_rejected(tmp_path, engine):
     (tmp_path / place).parent.mkdir(parents=True)
     (tmp_path / place).write_bytes(bytes(8192))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="'w' declares the address in memory"):
+    with pytest.raises(ModelError, match="'w' is stored at the memory address"):
         splitops.session(tmp_path / "m.onnx", engine).run({"x": np.ones(64, np.float32)})
 
 

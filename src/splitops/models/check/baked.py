@@ -99,7 +99,7 @@ def describe_cures(split_node: SplitNode) -> str:
     ways += ["chunk"] if find_chunk(lengths) is not None else []
     last = len(lengths) - 1
     ways += [f"rest=0 to rest={last}" if last else "rest=0"] if lengths else []
-    declare = f"declare sizes of the inputs with which the axis has the size {sum(lengths)}"
+    declare = f"declare input sizes for which the axis has the size {sum(lengths)}"
     others = f" (or {', or '.join(ways[1:])})" if ways[1:] else ""
     return f"splitops fix MODEL --open {ways[0]}{others}; or {declare}" if ways else declare
 

@@ -66,7 +66,7 @@ def explain(code: str) -> Explanation:
     limit = next((one for one in list_limits() if one.code == code), None)
     if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
-        fix = limit.fix or ("" if command else "no rewrite of this split that the runtime executes is known")
+        fix = limit.fix or ("" if command else "no known rewrite of this split works in the runtime")
         return Explanation(
             code,
             limit.format_message(),

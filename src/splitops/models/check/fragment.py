@@ -45,7 +45,7 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
     inputs = [_parse_port(port, where) for port in element.findall("input/port")]
     outputs = [_parse_port(port, where) for port in element.findall("output/port")]
     if len(outputs) > _MAX_OUTPUTS:
-        raise ModelError(f"the layer has {len(outputs)} outputs", where)
+        raise ModelError(f"the layer has {len(outputs)} outputs; the maximum is {_MAX_OUTPUTS}", where)
     facts = _make_facts(schema, inputs)
     faults = find_faults(schema, attributes, facts, outputs=len(outputs) or None, where=where)
     if faults:
@@ -54,7 +54,7 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
     count = schema.count_attribute
     number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
-        message = f"{len(outputs)} outputs are set, but {count} = {number}"
+        message = f"{len(outputs)} output ports are declared, but {count} = {number}"
         yield _make_finding(schema, where, "outputs.count", message)
     yield from _find_contradictions(schema, where, attributes, facts, outputs)
 

@@ -37,7 +37,7 @@ _OPERATOR: Final = re.compile(
 
 
 class _Hole(NamedTuple):
-    """A variable part of a message. It matches some number of words, certain words, or a split's name."""
+    """A variable part of a message. It matches a limited number of words, certain words or a split's name."""
 
     max_words: int
     min_words: int = 0

@@ -141,8 +141,8 @@ def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:
                 code=OTHER_VERSION,
                 severity=Severity.WARNING,
                 where=replace(where, graph=path),
-                message=f"the opsets of the function and of the model, {_get_opset(model)}, select other "
-                f"versions of {', '.join(names[:_MAX_NAMED])}{more}",
+                message=f"the opset of the function and opset {_get_opset(model)} of the model select "
+                f"different versions of {', '.join(names[:_MAX_NAMED])}{more}",
                 fix=f"splitops convert --to onnx:{_get_opset(model)} moves the functions to that opset",
             )
 
@@ -152,8 +152,8 @@ def describe_other_version(one: OtherVersion) -> str:
     of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
     mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
     return (
-        f"the opset of the function selects {mine} and that of the model {of_model}: the model is "
-        "invalid, and runtimes that inline the function use the version of the model"
+        f"the opset of the function selects {mine}, but the opset of the model selects {of_model}: the model "
+        "is invalid, and runtimes that inline the function use the version of the model"
     )
 
 
@@ -186,5 +186,5 @@ def _find_negative_sizes(graph: AnyGraph, where: Where) -> Iterator[Finding]:
         for axis, size in enumerate(() if shape is None else shape.dims):
             if isinstance(size, int) and size < 0:
                 name = shown(value.name)
-                message = f"dimension {axis} of {name} is declared as {size}, and treated as unknown"
+                message = f"dimension {axis} of {name} is declared as {size}, which is treated as unknown"
                 yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)

@@ -160,17 +160,11 @@ class SplitPredicates:
         return self._split.schema.gives_sequence
 
     def opset_above(self, number: int) -> bool:
-        """The model imports a newer opset of ONNX than N.
-
-        Not: The model does not import a newer opset of ONNX than N.
-        """
+        """The model imports an ONNX opset above N. Not: The model does not import an ONNX opset above N."""
         return self._model.opset is not None and self._model.opset > number
 
     def opset_below(self, number: int) -> bool:
-        """The model imports an older opset of ONNX than N.
-
-        Not: The model does not import an older opset of ONNX than N.
-        """
+        """The model imports an ONNX opset below N. Not: The model does not import an ONNX opset below N."""
         return self._model.opset is not None and self._model.opset < number
 
     def inside_a_body(self) -> bool:
@@ -217,10 +211,7 @@ class SplitPredicates:
         return self._split.origins[:1] == (Origin.MODEL,)
 
     def values_beyond_32_bits(self) -> bool | None:
-        """A value of the data does not fit an integer of 32 bits.
-
-        Not: All values of the data fit an integer of 32 bits.
-        """
+        """A value of the data does not fit in an int32. Not: All values of the data fit in an int32."""
         value = self._data.value
         if not isinstance(value, tuple):
             return None

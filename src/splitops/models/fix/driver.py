@@ -197,7 +197,8 @@ class _FixDriver:
         for name, (record, before) in self._promised.items():
             after = found.get(name)
             if name in found and not _may_agree(before, after):
-                words = f"{record.before} returned {name[1]!r} as {before}, but {record.after} as {after}"
+                change = f"when {record.before} became {record.after}"
+                words = f"output {name[1]!r} changed from {before} to {after} {change}"
                 raise ModelError(words, record.where)
         self._promised.clear()
 

@@ -66,7 +66,7 @@ class Opening:
                 chunk = find_chunk(lengths)
                 if chunk is None:
                     problem = f"the lengths {brief(lengths)} are not chunks of one size"
-                    raise NotApplicableError(f"{problem} with a last one that may be smaller")
+                    raise NotApplicableError(f"{problem}, except for a smaller last one")
                 return Division(SizeRule.CHUNK, chunk=chunk, count=count)
 
 

@@ -100,7 +100,7 @@ def has_defaults(model: ir.Model) -> bool:
 
 
 def find_unknown_opset(model: ir.Model) -> tuple[int, int] | None:
-    """Return a model's ONNX opset and the newest that onnx supports, or None if onnx supports the model's."""
+    """Return a model's ONNX opset and the newest one of onnx, or None if onnx supports the model's opset."""
     newest = onnx_opset_version()
     owners = [(owner, model if path is None else None) for path, owner in iter_owners(model)]
     opset = max(get_opset_imports(*owner).get("", 0) for owner in owners)

@@ -242,7 +242,7 @@ class Editor(ABC):
         return found if isinstance(found, int) else None
 
     def find_signed_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as it is set, possibly negative, or None if it is not constant."""
+        """Return the axis that a split sets, without normalising it, or None if it is not constant."""
         if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
             return self.find_axis(node) if "axis" in node.attributes else 0
         axis = find_elements(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -363,7 +363,7 @@ class Editor(ABC):
         return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
-        """Return whether all elements of the inputs other than the data are known, possibly as symbols."""
+        """Return whether all elements of the inputs other than the data are known as numbers or symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
@@ -635,7 +635,7 @@ def _is_fixed(value: ir.Value) -> bool:
 
 
 def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -> dict[int, int] | None:
-    """Return, as ``{1: axis}``, the axis of the second matrix that becomes the last axis of a matrix product.
+    """Return ``{1: axis}`` with the axis of the second matrix that becomes the last axis of a matrix product.
 
     Return None if ``axis`` is not the last one, or if a shape is unknown or has fewer than two axes.
     ``turned`` is whether the second matrix is transposed.

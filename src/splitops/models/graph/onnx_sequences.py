@@ -57,7 +57,7 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace a SplitToSequence with a Slice for each SequenceAt. Return the number of consumers it had.
+    """Replace a SplitToSequence with a Slice for each SequenceAt. Return the number of replaced consumers.
 
     SequenceLength becomes the number of parts. With a chunk size, a position outside of the sequence returns
     an empty part instead of an error.
@@ -76,7 +76,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
     positions = {reader: find_position(reader) for reader in readers}
     others = [n for n, at in positions.items() if at is None and not is_operator(n, "SequenceLength")]
     if node.outputs[0].is_graph_output() or others:
-        raise ModelError("its sequence is used other than by constant positions and SequenceLength")
+        raise ModelError("its sequence is used for more than its length and constant positions")
     for reader, at in positions.items():
         parts = _Parts(data, axis, lengths, split_node, editor.make_builder(reader))
         builder = parts.builder

@@ -103,7 +103,10 @@ class OpenVINOEditor(Editor):
         return element_type.openvino is not None and element_type.bits > 0
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of a Const, or None if it is too large or unreadable."""
+        """Return the array and the element type of a Const.
+
+        Return None for other layers, or if the Const is too large or cannot be read.
+        """
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:

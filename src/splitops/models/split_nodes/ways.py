@@ -183,8 +183,8 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
     return rule_error(
         str(split_node.schema),
         rule,
-        "keepdims = 0 is set with chunks of 1: the specification ignores it, PyTorch and onnxruntime do not",
-        f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}",
+        "keepdims = 0 is set with chunks of 1",
+        f"PyTorch and onnxruntime interpret that differently from the specification; {UNBIND_REPAIRS}",
         where=split_node.where,
     )
 
@@ -200,7 +200,7 @@ def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
             raise rule_error(
                 str(schema),
                 Rule.OPERATOR_VERSION,
-                f"{name} is attribute {reference!r} of the function's caller",
+                f"{name} refers to attribute {reference!r} of the function, which each call may set",
                 f"{schema} needs its value: inline the function, or set {name} in it",
                 where=replace(split_node.where, attribute=name),
             )
@@ -437,7 +437,7 @@ class _Search:
         return frozenset()
 
     def _iter_computed_lengths(self) -> Iterator[Way]:
-        """Yield nodes whose lengths the graph computes from the size of the axis at run time."""
+        """Yield ways to write a node whose lengths the graph computes from the axis size at run time."""
         binding, division = self.binding, self.binding.division
         assert division is not None
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:

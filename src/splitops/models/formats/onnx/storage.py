@@ -206,7 +206,7 @@ def write(
         if is_external(tensor):
             if not is_marked(tensor):
                 name = shown(tensor.name)
-                raise ModelError(f"tensor {name} is in another file: read the model with it", where)
+                raise ModelError(f"tensor {name} is in another file: load the model with its data", where)
             check_external(tensor, where)
     if keep_data:
         write_atomically(file, _encode(_copy_with_kept_data(model, file, where), where))

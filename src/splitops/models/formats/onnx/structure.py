@@ -211,7 +211,7 @@ class _GraphCheck:
 
     def _check_operator(self, node: NodeProto) -> None:
         for text in (node.name, node.op_type, node.domain, node.doc_string):
-            require_text(text, "a node's", self.where)
+            require_text(text, "a node's text", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._locate(node))
         if make_function_key(node) in self.functions:
@@ -230,7 +230,7 @@ class _GraphCheck:
         """Reject a ``count`` below ``least``. The maximum is not checked: a newer onnx may raise it."""
         if count < least:
             raise ModelError(
-                f"{node.op_type} has {count_of(count, what)}; at least {least} required",
+                f"{node.op_type} has {count_of(count, what)}; the minimum is {least}",
                 self._locate(node),
             )
 
@@ -250,11 +250,11 @@ class _GraphCheck:
         for attribute in node.attribute:
             name, reference = attribute.name, attribute.ref_attr_name
             if not name or name in seen or not isinstance(name, str):
-                problem = "appears twice" if name in seen else "is not text" if name else "has no name"
+                problem = "appears twice" if name in seen else "is not valid UTF-8" if name else "has no name"
                 raise self._make_attribute_error(node, attribute, f"{shown(name)} {problem}")
             seen.add(name)
             if reference and reference not in (self.parameters or ()):
-                what = f"refers to {shown(reference)}, which is not an attribute of a function around it"
+                what = f"refers to {shown(reference)}, which is not an attribute of an enclosing function"
                 raise self._make_attribute_error(node, attribute, what)
             if not reference and attribute.type == AttributeProto.UNDEFINED:
                 raise self._make_attribute_error(node, attribute, f"{shown(name)} has no type")

@@ -92,7 +92,7 @@ def is_external(tensor: TensorProto) -> bool:
 def require_text(text: str, what: str, where: Where | None = None) -> None:
     """Check that the protobuf field ``what`` is text: protobuf returns text that is not UTF-8 as bytes."""
     if not isinstance(text, str):
-        raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
+        raise ModelError(f"{what} {bytes(text)[:80]!r} is not valid UTF-8", where)
 
 
 def check_tensor(tensor: TensorProto, where: Where) -> None:
@@ -101,7 +101,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     The file of external data is not checked; see :func:`check_external`.
     """
     for text in (tensor.name, tensor.doc_string):
-        require_text(text, "a tensor's", where)
+        require_text(text, "a tensor's text", where)
     element_type = _get_element_type(tensor, where)
     expected = compute_byte_count(tensor, where)
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
@@ -115,7 +115,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
                 require_text(text, f"external data of tensor {shown(tensor.name)}:", where)
         return
     if tensor.HasField("segment"):
-        raise _make_error(tensor, "is a segment, which ONNX has withdrawn", where)
+        raise _make_error(tensor, "is a segment, which ONNX no longer supports", where)
     if tensor.HasField("raw_data"):
         if element_type.name == "string" or typed:
             problem = f"also {typed[0][0]}" if typed else "its strings belong in string_data"
@@ -204,9 +204,10 @@ def locate_external_data(
     marked, location = find_folder(entries.get("location", ""))
     folder = marked or folder
     if _MEMORY.search(location):
-        raise _make_error(tensor, f"declares the address in memory {shown(location)}, not a file", where)
+        raise _make_error(tensor, f"is stored at the memory address {shown(location)}, not in a file", where)
     if folder is None:
-        raise _make_error(tensor, "is in another file, but a model in memory has no folder", where)
+        problem = "is in another file, but a model in memory has no folder: load the model from its path"
+        raise _make_error(tensor, problem, where)
     expected = compute_byte_count(tensor, where)
     with folder.open(location, where) as file:
         size = os.fstat(file.fileno()).st_size

@@ -158,7 +158,7 @@ class _Reader:
         shape = layer.read_shape(where)
         exact = tuple(dim for dim in shape or () if isinstance(dim, int))
         if shape is None or len(exact) != len(shape):
-            raise ModelError(f"shape = {layer.get_attribute('shape')!r} of a constant is not exact", where)
+            raise ModelError(f"shape = {layer.get_attribute('shape')!r} of a constant is not static", where)
         offset, size = (_read_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
             assert not isinstance(self._source, bytes)

@@ -82,7 +82,7 @@ def _parse_dimension(text: str, where: Where) -> Dim:
     if hi is not None and hi >= INT64_MAX:
         hi = None  # OpenVINO writes this for an unbounded size
     if lo > INT64_MAX or (hi is not None and hi < lo):
-        raise ModelError(f"a dimension of shape, {text!r}, allows no size", where)
+        raise ModelError(f"the range {text!r} of shape contains no size", where)
     return lo if lo == hi else Range(lo, hi)
 
 
