@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"(base_model\.model\.)?(.+)\.(lora_(?:[AB]\.weight|B\
 """Pattern of tensor names. The groups are the prefix, the module and the leaf."""
 
 Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
-"""The index of the rule or None, the number of old tensors, and the new tensors with their sources."""
+"""The index of a rule (None if none matches), the number of old tensors, and the new ones with sources."""
 
 
 class Adapter:
@@ -69,7 +69,7 @@ class Adapter:
                 raise PlanError(f"{said}, which are not those of the LoRA of a linear module")
 
     def iter_changes(self, *, to_fused: bool) -> Iterator[Change]:
-        """Yield the changes to the LoRA modules, then all other tensors, which do not change."""
+        """Yield changes that fuse (``to_fused``) or unfuse LoRA modules, then the other tensors unchanged."""
         modules, fusions, tensors = list(self._modules), self._fusions, self._checkpoint.tensors
         # Each B is represented by a vector with one byte per row, which is fused and unfused like a weight.
         b = [tensors[leaves[_B]] for leaves in self._modules.values()]
@@ -159,7 +159,7 @@ class Adapter:
         return False
 
     def _find_scale(self, module: str, rank: int) -> Fraction:
-        """Return the scale of a module, or its square with ``use_rslora``. ``rank`` is that of its A."""
+        """Return the scale of a module, or its square with ``use_rslora``. Its A has ``rank`` rows."""
         stated, alpha = self._find_value(module, "r"), self._find_value(module, "lora_alpha")
         if type(stated) is not int or stated != rank:
             what = (
@@ -173,7 +173,7 @@ class Adapter:
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
 
     def _find_value(self, module: str, key: str) -> Any:
-        """Return the value of ``r`` or ``lora_alpha`` (PEFT's default is 8) for a module."""
+        """Return the value of ``r`` or ``lora_alpha`` (``key``) for a module. The default of both is 8."""
         pattern = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]
         own = self._config.get(pattern) or {}
         if not isinstance(own, dict) or any(re.fullmatch(r"[\w.-]+", name) is None for name in own):
@@ -183,7 +183,7 @@ class Adapter:
         )
 
     def format_config(self) -> bytes:
-        """Return the new ``adapter_config.json`` after :meth:`iter_changes` has yielded all changes."""
+        """Return the new ``adapter_config.json``. Call this after :meth:`iter_changes` is exhausted."""
         found: dict[str, tuple[int, float]] = {}
         for module, (rank, scale) in self._scales.items():
             alpha = math.sqrt(scale * rank) if self._config.get("use_rslora") else float(scale * rank)
@@ -211,7 +211,7 @@ def is_adapter(checkpoint: Checkpoint) -> bool:
 
 
 def _widen(form: Form, size: int, width: int, column: int) -> Form:
-    """Convert extents of one-byte rows to rows of ``size`` bytes.
+    """Convert extents of one-byte rows to extents of rows of ``size`` bytes.
 
     Each row is copied to the offset ``column`` in a target row of ``width`` bytes.
     """

@@ -12,7 +12,7 @@ from splitops.sharding.tables import find_declared_plan, find_engine_plan
 
 
 def make_auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
-    """Return the plan document for a model with tensors ``names``.
+    """Return the plan document for a model, given its ``config.json`` and the names of its tensors.
 
     Examples:
         >>> for rule in make_auto_plan({"model_type": "llama"}, ["lm_head.weight", "x"])["rule"]:

@@ -1,4 +1,4 @@
-"""Boxes: pieces of a tensor along any axes. Checks that they cover the tensor, and locates their bytes."""
+"""Boxes: pieces of a tensor along any axes. Check that they cover the tensor, and locate their bytes."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class Checkpoint:
         tensors: the unsharded tensors, with safetensors types. ``file`` is an index into ``files``,
             ``offset`` an offset in that file.
         sources: files that store the bytes.
-        held: extents from ``sources`` to tensors, sorted by their target, the index of the tensor. None if
-            ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
+        held: extents from ``sources`` to tensors, sorted by target, which is the index of a tensor. None if
+            ``sources`` are the ``files`` themselves: then ``tensors`` have the offsets.
         others: sidecar files.
         config: content of ``config.json``; empty if there is none.
         tied: maps the name of each tensor that shares all its bytes with one of ``tensors`` to that name.

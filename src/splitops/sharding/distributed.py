@@ -1,4 +1,4 @@
-"""Reader of distributed checkpoints that PyTorch has written as safetensors files."""
+"""Read distributed checkpoints that PyTorch has written as safetensors files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with pickled checkpoints of PyTorch. The PlanError says how to convert them."""
+    """Raise PlanError for a folder with pickled checkpoints of PyTorch. It explains how to convert them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -123,7 +123,7 @@ def read_distributed(
 
 
 def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
-    """Yield the pieces in a file, whose metadata has their offsets in the complete tensors."""
+    """Yield the pieces in file ``number``, named ``file``. Its metadata has their offsets in the tensors."""
     contents = get_format("safetensors").read(source)
     stated = contents.metadata.get(INFO)
     info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
@@ -164,7 +164,10 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
 def lay_out_files(
     groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out each group of tensors in a file. Return tensors, files, and a list with their index, if any."""
+    """Lay out one file for each group of tensors.
+
+    Return the tensors with their places, the files, and their index in a list, which is empty for one file.
+    """
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}

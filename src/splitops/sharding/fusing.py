@@ -21,7 +21,7 @@ _MAX_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
 """Extents that copy a part to or from a fused tensor, with offsets from the first byte of each tensor."""
 Copied = tuple[int, Form]
-"""The index of a tensor, and the extents of its bytes."""
+"""The index of a source tensor, and the extents that copy its bytes."""
 _Part = tuple[tuple[int, ...], Form]
 
 
@@ -39,7 +39,7 @@ class FusionRule:
 
 
 class FusedGroup(NamedTuple):
-    """The fused tensor ``name``: the index of its rule, and the indices of its parts by expert and part."""
+    """A fused tensor: the index of its rule, its name, and the indices of its parts, by (expert, part)."""
 
     rule: int
     name: str
@@ -74,10 +74,10 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
 
 
 class Fusions:
-    """Applies the rules of a document to tensors by name, and caches results by rule, shape and type."""
+    """Applies fusion rules to tensors by name. Results are cached by rule, shape and type."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
-        """Compile rules. With ``free``, parts to fuse may have any sizes along the axis."""
+        """Compile rules. ``names`` evaluates their expressions. ``free`` allows parts of any sizes."""
         self.rules = rules
         self._names, self._free = names, free
         self._wholes = Globs(rule.fused for rule in rules)
@@ -88,7 +88,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of the rule that matches a fused tensor, and its parts with extents, or None."""
+        """Return the index of the rule that matches ``tensor``, and the parts with their extents, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -106,7 +106,7 @@ class Fusions:
         return number, made
 
     def group_parts(self, names: Sequence[str]) -> list[int | FusedGroup]:
-        """Group the names of parts by their fused tensor. Other names are returned as indices."""
+        """Group the names of parts by their fused tensor. A name that no rule matches becomes its index."""
         made: list[int | FusedGroup] = []
         found: dict[tuple[int, str], FusedGroup] = {}
         for index, name in enumerate(names):
@@ -136,8 +136,8 @@ class Fusions:
     ) -> tuple[StoredTensor, list[Copied]]:
         """Return the fused tensor of a group, and the extents from its parts.
 
-        The tensor has the place of its first part. Scalar parts of an expert must be equal: ``check_equal``
-        is called with the indices of two of them.
+        The tensor keeps the file and the offset of its first part. Scalar parts of an expert must be equal:
+        ``check_equal`` gets the indices of two of them, and raises an error if they differ.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
@@ -162,9 +162,10 @@ class Fusions:
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
     def fuse_rows(self, group: FusedGroup, rows: Sequence[StoredTensor]) -> tuple[StoredTensor, list[Copied]]:
-        """Fuse vectors like :meth:`fuse`, even if parts are missing. The returned indices are part numbers.
+        """Fuse the vectors ``rows`` like :meth:`fuse`, even if parts are missing.
 
-        A missing part has the size that the rule sets, or that of another part.
+        A missing part has the size that the rule sets, or that of another part. The returned indices are
+        part numbers.
         """
         rule = self.rules[group.rule]
         own = {part: rows[index] for (_, part), index in group.members.items()}

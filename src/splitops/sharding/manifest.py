@@ -1,7 +1,7 @@
-"""The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte by byte.
+"""The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte for byte.
 
 It has the sharding of every tensor, but no offsets in the files of the ranks. A reader computes their layout
-again, and the files must have the computed sizes and headers.
+again, and checks that the files have the computed sizes and headers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The language of shard plans: rules that decide, by the names of tensors, how they are sharded."""
+"""The language of shard plans: rules that match tensors by name and set how they are sharded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even"
 
 @dataclass(frozen=True)
 class ShardRule:
-    """A rule of a plan: its number from 1, its globs, and its other fields."""
+    """A rule of a shard plan: its number (from 1), its globs for tensor names, and its other fields."""
 
     number: int
     match: tuple[str, ...]
@@ -37,11 +37,11 @@ class ShardRule:
 
     @property
     def label(self) -> str:
-        """The name of the rule in messages."""
+        """Name of the rule in messages: its number and its first glob."""
         return f"rule {self.number} ({shown(self.match[0])})"
 
     def label_for(self, name: str) -> str:
-        """Return the name of the rule in messages about a tensor: with the glob that matches it."""
+        """Return the name of the rule in messages about the tensor ``name``. It shows the matching glob."""
         glob = next((glob for glob in self.match if match_glob(glob, name) is not None), self.match[0])
         return f"rule {self.number} ({shown(glob)})"
 
@@ -68,7 +68,7 @@ def read_shard_rules(document: Mapping[str, Any], name: str = "the plan") -> lis
 
 
 def _check_fields(rule: ShardRule) -> None:
-    """Check that the fields of a rule are complete and do not exclude each other."""
+    """Check that the fields of a rule are complete and valid, and do not conflict."""
     if not rule.match:
         raise PlanError("match is empty")
     Globs(rule.match)
@@ -99,11 +99,12 @@ class TensorKind:
     """Tensors that a plan shards in the same way.
 
     Attributes:
-        tensor: the first of them.
+        tensor: the first of these tensors.
         rule: the rule that matches them.
         axis_sharding: how their axis is sharded, or None if ranks store the complete tensor.
-        captured: the text of the capture that the rule's ``place`` names, or None.
-        count: number of entries to assign to ranks by this capture; 0 if there is none.
+        captured: text that the rule's ``place`` captures in the tensor names, or None.
+        count: number of entries, such as experts, that ``place`` distributes over ranks: the largest captured
+            number plus 1, or 0 without captured numbers.
     """
 
     tensor: StoredTensor
@@ -113,7 +114,7 @@ class TensorKind:
     count: int
 
     def cut(self, ranks: int) -> TensorSharding:
-        """Return their sharding over a number of ranks.
+        """Return the sharding of these tensors over ``ranks`` ranks.
 
         Raises:
             PlanError: they cannot be sharded over this number of ranks.
@@ -131,7 +132,7 @@ class TensorKind:
             _read_place(self.rule.fields["place"], self.captured, ranks)
 
     def add_context(self, message: str) -> str:
-        """Return a message with the names of the tensor and the rule."""
+        """Prefix a message with the names of the tensor and the rule."""
         return f"{self.tensor.label}, {self.rule.label_for(self.tensor.name)}: {message}"
 
 
@@ -141,8 +142,8 @@ class Matches:
 
     Attributes:
         rules: rule of each tensor.
-        numbers: index of each tensor's kind.
-        kinds: kinds, in the order of their first tensors.
+        numbers: index into ``kinds`` for each tensor.
+        kinds: the distinct kinds, in the order of their first tensors.
     """
 
     rules: tuple[ShardRule, ...]
@@ -166,7 +167,7 @@ def assign_rules(
 def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
     """Find the rule and the kind of each tensor. ``names`` evaluates the expressions in rules."""
     globs, chosen = assign_rules(rules, tensors)
-    texts: list[str | None] = [None] * len(tensors)  # the capture that `place` names
+    texts: list[str | None] = [None] * len(tensors)  # the text that `place` captures
     counts: Counter[int] = Counter()
     placing = {rule.number: rule.fields["place"] for rule in rules if "place" in rule.fields}
     for index, rule in enumerate(chosen if placing else ()):
@@ -192,7 +193,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_place(named: int | str, text: str | None, ranks: int) -> int:
-    """Return the number in a ``place``: a rank, which must exist, or the number in the captured ``text``."""
+    """Return the number that ``place`` sets: an existing rank, or the number in the captured ``text``."""
     if isinstance(named, int):
         if named >= ranks:
             raise PlanError(f"place = {shown(named)} is out of range for {ranks} ranks")
