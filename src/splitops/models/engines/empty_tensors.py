@@ -1,7 +1,7 @@
 """Detect empty tensors in OpenVINO models. Runtimes crash on some, and OpenVINO gets their sizes wrong.
 
-OpenVINO's ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
-replace a size of 0 by another one. The maximum of an empty tensor is the lowest number. No list of such
+In OpenVINO, ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
+replace a size of 0 with another one. ``ReduceMax`` returns the lowest number of the type. No list of such
 layers is complete, so splitops does not let OpenVINO compute with empty tensors.
 """
 
@@ -16,7 +16,7 @@ from splitops.errors import Where
 from splitops.models.engines.engine import EngineError
 
 EMPTY_TENSOR: Final = "openvino.empty-tensor"
-"""Code with which messages refer to this limit of OpenVINO."""
+"""Code of this limit of OpenVINO, which messages contain."""
 
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
@@ -46,7 +46,7 @@ class EmptyTensorError(EngineError):
 
     @classmethod
     def from_layers(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Make the error for the first of ``found``, which maps layer names to descriptions."""
+        """Make the error for the first layer in ``found``, which maps layer names to descriptions."""
         name, text = next(iter(found.items()))
         return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
@@ -89,7 +89,7 @@ class EmptyTensorGuard:
         """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
-            EmptyTensorError: it does, or may do so depending on values.
+            EmptyTensorError: it does or, without ``resolves``, may do so depending on values.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -115,7 +115,7 @@ class EmptyTensorGuard:
 
 
 def add_sizes(library: Any, model: Any, where: Where) -> int:
-    """Add the sizes of all tensors that may be empty as further outputs, and return their number.
+    """Add an output with the sizes of each tensor that may be empty, and return the number of outputs added.
 
     Raises:
         EmptyTensorError: such a tensor is inside a body.

@@ -130,7 +130,7 @@ class Engine(Protocol):
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check that ``options`` has only known options of an engine."""
+    """Raise ModelError if ``options`` has an option that is not in ``known``. ``name`` is the engine."""
     for option in options:
         if option not in known:
             has = ", ".join(sorted(known))

@@ -1,4 +1,4 @@
-"""The onnxruntime engine."""
+"""The onnxruntime engine: compile models as inference sessions, run them, and read their profiles."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class OnnxRuntime:
 
 
 class OnnxRuntimeProgram:
-    """An onnxruntime session."""
+    """A model that an onnxruntime session has compiled."""
 
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine

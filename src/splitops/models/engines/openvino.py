@@ -1,4 +1,4 @@
-"""The OpenVINO engine, for OpenVINO IR and ONNX."""
+"""The OpenVINO engine: compile and run OpenVINO IR and ONNX models."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from splitops.spec.elements.types import (
 
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
-"""A CPU with bfloat16 would otherwise compute in bfloat16."""
+"""Default configuration: a CPU that supports bfloat16 would otherwise compute float32 in bfloat16."""
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of a dtype can be used as tensors without conversion."""
+    """Return whether OpenVINO can use arrays of a dtype as tensors without conversion."""
     return dtype.kind in "biuf" and is_builtin(dtype)
 
 
@@ -157,7 +157,7 @@ def _make_conversion(name: str, version: int, attributes: Sequence[str], where: 
 
 
 def replace_empty_constants(model: ModelProto) -> None:
-    """Replace the empty constants of a model with ConstantOfShape nodes.
+    """Replace the empty constants of a model with ConstantOfShape nodes, in place.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.

@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 _PLAIN: Final = "biufc"
 """Kinds of dtypes whose arrays need no conversion."""
 _MAX_CACHED: Final = 256
-"""Maximum number of valid sets of dtypes and shapes that are cached."""
+"""Maximum number of valid combinations of dtypes and shapes that are cached."""
 
 
 class Inputs(Generic[K]):
@@ -55,7 +55,7 @@ class Inputs(Generic[K]):
         return checked
 
     def _make_key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
-        """Return the dtypes and shapes as a cache key, or None if the check depends on other things, too."""
+        """Return the dtypes and shapes as a cache key, or None if inputs must be checked each time."""
         if not self._remembers or type(inputs) is not dict or inputs.keys() != self._keys.keys():
             return None
         known: list[object] = []
@@ -103,7 +103,7 @@ def _check_value(value: Any, declared: InputSpec, where: Where, symbols: dict[st
         raise ModelError(
             f"input {shown(declared.name)} is a sequence, but the value is a {type(value).__name__}", where
         )
-    # A symbol may have another size in each element.
+    # A symbolic size may differ from one element to the next.
     return [_check_tensor(item, declared, where, {}) for item in value]
 
 

@@ -14,7 +14,7 @@ _MORE: Final = "max_iterations= allows more, as does --max-iterations on the com
 
 @dataclass(slots=True)
 class IterationBudget:
-    """A budget for the iterations and calls in one run of a model, as a model can request any number.
+    """A budget for loop iterations and function calls in one run, since a model can request any number.
 
     Attributes:
         limit: maximum number.

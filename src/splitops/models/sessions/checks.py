@@ -1,6 +1,6 @@
 """Check splits that a runtime does not check: their sizes and lengths become one more output of the model.
 
-It must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
+They must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
 After the run, these numbers are checked against the rules of the operators. If they break a rule, the results
 are discarded.
 """
@@ -176,10 +176,10 @@ def _find_lengths_input(split_node: SplitNode) -> int | None:
 
 
 def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
-    """Bound the lengths of a split in the graph: in ONNX, negative ones become 0.
+    """Bound the lengths of a split in the graph, so that no runtime reads outside the data.
 
-    In OpenVINO, -1 becomes the remainder of the axis, but at least 0. Every runtime rejects bounded lengths
-    that do not add up.
+    In ONNX, negative lengths become 0. In OpenVINO, -1 becomes the remainder of the axis, but at least 0.
+    Every runtime rejects bounded lengths that do not add up.
     """
     at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
@@ -213,7 +213,7 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
 
 
 def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
-    """Return the number of elements that a sequence needs so that every element that is read exists.
+    """Return the minimum length of a sequence in which every element that is read exists.
 
     A rewrite that reads parts of the data instead would return values even if an element does not exist.
 

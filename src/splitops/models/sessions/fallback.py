@@ -1,4 +1,4 @@
-"""Decide whether an engine runs a model as specified: whether its known limits apply, and loops end.
+"""Decide whether an engine runs a model as specified: no known limit may apply, and loops must end.
 
 If a limit still applies after the rewrites of :mod:`splitops.models.fix`, the engine is rejected: with
 ``"auto"``, the reference runs the whole model.
@@ -198,7 +198,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
 
 
 _CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
-"""Limits that a check in the graph excludes if it is uncertain whether they apply."""
+"""Limits that are ignored if it is uncertain whether they apply: a check in the graph excludes them."""
 _NARROWED: Final = "openvino.narrowed-values"
 _MOVING: Final = frozenset(
     ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]
@@ -208,7 +208,7 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether 64-bit data of a split fits 32 bits if the model's inputs do. Runs check the inputs."""
+    """Return whether a split's 64-bit data fits into 32 bits if the inputs do. Each run checks the inputs."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:

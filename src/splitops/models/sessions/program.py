@@ -90,7 +90,7 @@ class EngineModel:
         """Run the model.
 
         Raises:
-            CheckError: a split is invalid, a loop does not iterate, or an input does not fit 32 bits.
+            CheckError: a split is invalid, a loop does not iterate, or an input does not fit into 32 bits.
             EngineError: the engine fails.
         """
         feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
@@ -348,8 +348,8 @@ def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
     """Raise the error of a split in the main graph that is invalid in every run.
 
-    Only constants and the declared types and shapes of ``inputs`` are used, as every run checks these. Other
-    declarations may be wrong.
+    Only constants and the declared types and shapes of ``inputs`` are used, since every run checks these.
+    Other declarations may be wrong.
     """
     for split_node in split_nodes:
         if split_node.where.graph is None:

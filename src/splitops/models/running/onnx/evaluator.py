@@ -119,7 +119,7 @@ class _Step:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dropped: tuple[str, ...]
-    """The values that are unused after this step."""
+    """Names of the values that are unused after this step."""
     needs_context: bool
     linked: bool
     constant: npt.NDArray[Any] | None
@@ -285,7 +285,7 @@ class Evaluator(ReferenceEvaluator):
         return [results[name] for name in self.output_names]
 
     def infer_output(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
-        """Infer the type of the output with index ``output`` without evaluating the graph."""
+        """Infer the type of the output with index ``output`` from ``feeds``, without evaluating the graph."""
         model = ModelProto(ir_version=10)
         for domain, version in self.known_opsets.items():
             if domain != "ai.onnx":
