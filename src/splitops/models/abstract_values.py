@@ -23,7 +23,7 @@ Entry = int | float | bool | Range | None
 """An element of a tracked tensor: a number, a computed size as a :class:`Range`, or None if unknown."""
 
 Value = npt.NDArray[Any]
-"""Elements of a tensor: an array of its dtype if all are known, or else an object array of :data:`Entry`."""
+"""Elements of a tensor: an array of its dtype or, if some are unknown, an object array of :data:`Entry`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

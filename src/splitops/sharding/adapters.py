@@ -29,10 +29,10 @@ CONFIG: Final = "adapter_config.json"
 _A, _B, _MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 _MAX_RUNS: Final = 1 << 20
 _NAME: Final = re.compile(r"(base_model\.model\.)?(.+)\.(lora_(?:[AB]\.weight|B\.bias|magnitude_vector))")
-"""Pattern of tensor names. The groups are the prefix, the module and the leaf."""
+"""Pattern of LoRA tensor names. The groups are the prefix, the module and the rest (``lora_A.weight``)."""
 
 Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
-"""The index of a rule (None if none matches), the number of old tensors, and the new ones with sources."""
+"""Index of a rule (None if none matches), number of old tensors, and the new tensors with their sources."""
 
 
 class Adapter:

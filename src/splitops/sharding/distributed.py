@@ -216,7 +216,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check each index among sidecar files: its tensors exist, and a declared total size is right."""
+    """Check that the tensors of each index among sidecar files exist, and that a declared total is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
@@ -230,7 +230,7 @@ def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]
 
 
 def _warn_of_missing(files: Sequence[str]) -> list[str]:
-    """Return a list with a warning if ranks are missing in the file names, otherwise an empty list."""
+    """Return a list with a warning if the file names skip ranks. Otherwise, the list is empty."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)

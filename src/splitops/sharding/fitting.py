@@ -117,7 +117,7 @@ class RankFit:
 
 
 def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
-    """Return whether and how ``ranks`` can share the tensors. ``heads`` are rules that may split heads."""
+    """Return how ``ranks`` can share tensors, or why not. ``heads`` are the rules that may split heads."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reasons: dict[int, str] = {}
@@ -178,7 +178,7 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return the padding that makes sharding possible, keyed by rule number, if padding helps.
+    """Return, by rule number, the padding that makes sharding possible. Omit rules that it cannot help.
 
     A rule has one ``pad_to`` for all tensors that it matches. Rules for axes of heads are left out, because
     queries would use other keys with padding. So are rules with sections, which may be such heads.
@@ -212,7 +212,7 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
 
 def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
-    """Return the sharding of each kind. If it is impossible, a PlanError lists possible numbers of ranks."""
+    """Return the sharding of each kind. Raise PlanError with possible numbers of ranks if there is none."""
     cuts = []
     for kind in matches.kinds:
         try:

@@ -1,6 +1,6 @@
 """Read checkpoints that other programs have written as one set of files per rank, without a manifest.
 
-How the tensors were sharded comes from the given plan, or else from the file names, tensor names and
+How the tensors were sharded is taken from the given plan or, without one, from file names, tensor names and
 ``config.json``. The sizes of the whole tensors are computed from the plan, ``config.json`` and the parts on
 all ranks. Files are untrusted.
 """
@@ -386,7 +386,7 @@ class _Solver:
         )
 
     def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
-        """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
+        """Reject a plan that pads an axis of unknown size, or warn that a vocabulary may stay padded."""
         if "pad_to" in rule.fields and "sections" not in rule.fields:
             raise PlanError(
                 f"the size {total} may be padded or not: set sections in the plan or the size in config.json"

@@ -177,7 +177,7 @@ class Fusions:
         return self.fuse(group._replace(members={(0, part): part for part in own}), own, lambda *_: None)
 
     def has_rule(self, name: str, *, to_fused: bool) -> bool:
-        """Return whether a rule fuses, or without ``to_fused`` unfuses, the tensor ``name``."""
+        """Return whether a rule fuses (``to_fused``) or unfuses the tensor ``name``."""
         return (self._parts if to_fused else self._wholes).find_index(name) is not None
 
     def _fuse(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:

@@ -47,7 +47,7 @@ _TOKENS: Final = re.compile(
 """Pattern of the names of tensors with one row per token of the vocabulary."""
 
 _VLLM_PADDING: Final = 64
-"""vLLM pads the vocabulary to a multiple of this."""
+"""vLLM itself pads the vocabulary to a multiple of this number."""
 
 
 _Place = tuple[str, ...]
@@ -101,7 +101,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
     """Return how many times an axis of category ``counts`` contains ``size``, or 0 if it does not fit.
 
     The axis has ``length`` indices of ``pack`` elements. The last one may be incomplete, as in the scales of
-    blocks. A size may be repeated if gate and up projections are fused, or if shared experts are one layer.
+    blocks. A size may be repeated if gate and up projections are fused, or if shared experts form one layer.
     """
     times = length * pack // size
     limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
@@ -229,7 +229,7 @@ def _is_left(
     quantised: bool,
     is_sized: bool = False,
 ) -> bool:
-    """Return whether an unpadded tensor has an axis of ``size``, which is ``padded`` in tensors ``names``.
+    """Return whether an unpadded tensor has an axis of ``size`` that must become ``padded``, as in ``names``.
 
     Inner sizes that are also ``hidden`` sizes do not count. Nor does the sharded axis if ``is_sized``: it has
     another size of the configuration. The axes of ``quantised`` weights may be in words or groups.
@@ -287,7 +287,7 @@ def _pad_replicated(
 def _find_size(
     tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
-    """Return the size in a configuration that an axis consists of, and how often each section contains it.
+    """Return the size in a configuration that makes up an axis, and how often each section contains it.
 
     Both are 0 if the configuration has no such size.
     """

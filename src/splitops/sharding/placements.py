@@ -124,7 +124,7 @@ class Placements:
         return tuple(sorted(found))
 
     def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return the bytes on each rank, with padding, of the tensors with indices ``members``, or of all."""
+        """Return the bytes on each rank, with padding, of all tensors or only of the indices ``members``."""
         numbers, kinds = self.kinds
         some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks

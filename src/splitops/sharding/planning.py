@@ -47,7 +47,7 @@ class Runnable:
         raise NotImplementedError
 
     def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
-        """Return the files and sizes that :meth:`run` would write, without writing."""
+        """Return the files and sizes that :meth:`run` would write, without writing them."""
         return self.plan_files(out).dry_run(memory=memory)
 
     def run(self, out: AnyPath, **options: Unpack[RunOptions]) -> Report:
@@ -330,7 +330,7 @@ class _Matched(NamedTuple):
         return pad_sizes(self.matches, self.checkpoint.config, pad_for, ranks)
 
     def fit(self, ranks: int, *, pad: bool) -> RankFit:
-        """Return the result of sharding over a number of ranks."""
+        """Return whether and how the plan fits a number of ranks, for which ``pad`` pads sizes first."""
         try:
             matches, _ = self.pad(ranks, ranks if pad else None)
         except PlanError as error:
@@ -391,7 +391,7 @@ def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple
 def _find_unmatched(
     rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> str:
-    """List the tensors of rank 2 or more that only a closing rule ``*`` matches and replicates, as text.
+    """Return text that lists the tensors of rank 2 or more that only a closing rule ``*`` replicates.
 
     Raise PlanError if there are other rules, but none of them matches a tensor.
     """

@@ -50,7 +50,7 @@ _ROLES: Final = tuple(
         (r"layers\.\d+\.(?:mlp\.(?:down_proj|linear_fc2|dense_4h_to_h)|feed_forward\.w2)", "hidden inner"),
     )
 )
-"""Patterns of module names, with the size of each axis of their weight as a name that :class:`Roles` uses."""
+"""Patterns of module names, with the name of the size of each axis of the weight in :class:`Roles`."""
 _COMPLETE: Final = tuple(
     each.split()
     for each in (
@@ -77,7 +77,7 @@ _VARIABLE: Final = re.compile(r"heads|attention_other|intermediate|block_config|
 
 
 class Roles:
-    """The sizes that ``config.json`` implies. Each is a set, as a model may have several kinds of layers."""
+    """The sizes that ``config.json`` implies, as sets, since a model may have several kinds of layers."""
 
     def __init__(self, config: Mapping[str, Any], names: Names) -> None:
         sizes = [(place[-1], size) for place, size in iter_sizes(config)]

@@ -16,12 +16,12 @@ from splitops.errors import Where
 from splitops.models.engines.engine import EngineError
 
 EMPTY_TENSOR: Final = "openvino.empty-tensor"
-"""Code of this limit of OpenVINO, which messages contain."""
+"""Code of this limit of OpenVINO in messages."""
 
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
 )
-"""Layers that compute sizes from sizes."""
+"""Types of layers that may be part of a computation of sizes."""
 _OF_LISTS: Final = frozenset(["Reshape", "Squeeze", "Transpose", "Result", *_OF_SIZES])
 _ENDS: Final = frozenset(["Constant", "Parameter", "Result"])
 _MAX_CACHED: Final = 256

@@ -189,7 +189,7 @@ def replace_empty_constants(model: ModelProto) -> None:
 def _load_data(content: bytes, program: Program) -> bytes:
     """Return a serialised model that includes its external data, with empty constants replaced.
 
-    OpenVINO would search the working directory for the data.
+    Otherwise, OpenVINO would search the working directory for the data.
     """
     model = ModelProto.FromString(content)
     for tensor in model.graph.initializer:

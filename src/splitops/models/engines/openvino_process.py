@@ -67,7 +67,7 @@ def to_ir(
 
     Args:
         source: a serialised model without external data, or a path.
-        where: the model, for errors.
+        where: location of the model, for errors.
         extensions: the operators of domain ``openvino`` in the model.
 
     Raises:

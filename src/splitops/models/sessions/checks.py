@@ -198,7 +198,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
-    """Return the lengths with -1 replaced by the remainder of the axis, but at least by 0."""
+    """Return the lengths with -1 replaced by the remainder of the axis, or by 0 if it is negative."""
 
     def add_layer(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
         return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]

@@ -89,7 +89,7 @@ def _is_declared(value: ValueInfoProto) -> bool:
 
 
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a model with only some ``nodes`` of the main graph.
+    """Return a model with only the given ``nodes`` of the main graph.
 
     Large or external initializers, and values that other nodes compute, become inputs.
     """

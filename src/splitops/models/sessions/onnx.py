@@ -132,7 +132,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty, which may crash one of ``operators``, or None if none is."""
+    """Return an error if an input is empty, as ``operators`` may crash on it. Otherwise, return None."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None

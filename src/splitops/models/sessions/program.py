@@ -72,7 +72,7 @@ class EngineModel:
         inputs: the inputs, with their name or position in the engine.
         outputs: names of the outputs; the engine returns the numbers for ``rules`` after them.
         compiled: the compiled program.
-        where: the model, for errors.
+        where: location of the model, for errors.
         engine: name of the engine.
         defaults: values of optional inputs, if the engine does not support defaults.
         rules: the checks after each run, or None.

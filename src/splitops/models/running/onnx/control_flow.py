@@ -47,7 +47,7 @@ class Body(Protocol):
 
     @property
     def input_names(self) -> list[str]:
-        """Names of the inputs of the body, in order."""
+        """Names of the inputs of the body, in the order in which the operator passes them."""
 
     @property
     def output_names(self) -> list[str]:
@@ -246,7 +246,7 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
 
 
 class FunctionCallBase(OpRun):
-    """Base class for nodes that are not ONNX operators."""
+    """Base class for nodes that are not ONNX operators: function calls and OpenVINO layers."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         # Without a schema: a function with the name of an ONNX operator does not have its attributes.

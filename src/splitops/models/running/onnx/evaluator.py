@@ -89,7 +89,7 @@ def make_model_evaluator(model: ModelProto, where: Where) -> Evaluator:
 
 
 def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
-    """Make the evaluator of a single node."""
+    """Make the evaluator of a single node, whose operator is in opset version ``opset``."""
     model = ModelProto(ir_version=10)
     model.opset_import.add(domain=node.domain, version=opset)
     model.graph.node.append(node)

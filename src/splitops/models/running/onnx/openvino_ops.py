@@ -43,7 +43,7 @@ class _Layer(FunctionCallBase):
 
 
 class _Split(_Layer):
-    """Split and VariadicSplit."""
+    """OpenVINO's Split and VariadicSplit, with the checks of splitops."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         super().__init__(onnx_node, run_params)
