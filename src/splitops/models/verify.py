@@ -104,7 +104,7 @@ class Verification:
         release: release of the runtime.
         trials: the trials.
         source_error: the rule that the source model breaks, if it cannot run. The results were then compared
-            with those of the fixed model on the reference. Otherwise empty.
+            with those of the fixed model on the reference. Empty otherwise.
     """
 
     runtime: str
@@ -354,7 +354,7 @@ class _Trials:
         self.bounds: dict[str, Range] = {}
         for one in ours.inputs if inputs is None else ():
             if one.kind != "tensor" or one.element_type is None or one.shape is None:
-                raise ModelError(f"cannot generate input {one.name!r}, which is {one}")
+                raise ModelError(f"cannot generate input {one.name!r} ({one})")
             named = ((_name_axis(one, axis), size) for axis, size in enumerate(one.shape))
             self.bounds |= {name: size for name, size in named if isinstance(size, Range)}
 

@@ -50,7 +50,7 @@ class Adapter:
         names = [_NAME.fullmatch(tensor.name) for tensor in checkpoint.tensors]
         prefixes = {found[1] or "" for found in names if found}
         if checkpoint.held is not None:
-            raise PlanError(f"{checkpoint.name} is an adapter in ranks: merge them first (splitops merge)")
+            raise PlanError(f"{checkpoint.name} is a sharded adapter: merge its ranks first (splitops merge)")
         if len(prefixes) > 1:
             some = "only some names of LoRA tensors begin with 'base_model.model.'"
             raise PlanError(f"{checkpoint.name}: {some}: rename all or none")
@@ -114,11 +114,11 @@ class Adapter:
         values = [math.sqrt(each) if self._config.get("use_rslora") else float(each) for each in scales]
         if module == rows.name:
             raise PlanError(
-                f"the plan makes {shown(rows.name)}, but the name of a module's weight ends in .weight"
+                f"the plan makes {shown(rows.name)}, but the name of a module's weight must end in .weight"
             )
         if len(inputs) > 1 or not math.isclose(min(values), max(values), rel_tol=1e-12):
             raise PlanError(
-                f"cannot make {shown(rows.name)} of modules with {brief(sorted(inputs))} inputs and scales "
+                f"cannot make {shown(rows.name)} from modules with {brief(sorted(inputs))} inputs and scales "
                 f"{brief(values)}: the inputs and the scales must be equal"
             )
         same = self._are_equal([leaves[_A] for leaves in held])
@@ -169,7 +169,10 @@ class Adapter:
                 f"{what} (r, rank_pattern): these must be equal, as the scale depends on the rank"
             )
         if type(alpha) not in (int, float) or not 0 <= alpha < 1 << 31:
-            raise PlanError(f"{CONFIG}: the alpha of module {shown(module)} is {shown(alpha)}, not a number")
+            raise PlanError(
+                f"{CONFIG}: the alpha of module {shown(module)} is {shown(alpha)}, not a number from 0 to "
+                "2^31"
+            )
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
 
     def _find_value(self, module: str, key: str) -> Any:
@@ -177,7 +180,7 @@ class Adapter:
         pattern = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]
         own = self._config.get(pattern) or {}
         if not isinstance(own, dict) or any(re.fullmatch(r"[\w.-]+", name) is None for name in own):
-            raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be modules")
+            raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be names of modules")
         return next(
             (own[name] for name in own if f".{module}".endswith(f".{name}")), self._config.get(key, 8)
         )
@@ -216,7 +219,7 @@ def _widen(form: Form, size: int, width: int, column: int) -> Form:
     Each row is copied to the offset ``column`` in a target row of ``width`` bytes.
     """
     if sum(each.runs for each in form) > _MAX_RUNS:
-        raise PlanError(f"more than {_MAX_RUNS} groups of rows")
+        raise PlanError(f"there are more than {_MAX_RUNS} groups of rows")
     rows = [
         (each.offset + n * each.stride, each.target_offset + n * each.target_stride, each.run)
         for each in form

@@ -40,7 +40,7 @@ def make_auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str 
             rules += iter_module_rules(module, style, matching, config)
     if not rules:
         raise PlanError(
-            f"no tensor matches the plan of this model, which has names such as "
+            f"no tensor matches the plan for this type of model, which has names such as "
             f"{shown(next(iter(declared)))}: write a plan with plan= (--plan FILE)"
         )
     rules.append({"match": "*", "replicate": True})

@@ -234,4 +234,5 @@ def _warn_of_missing(files: Sequence[str]) -> list[str]:
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)
-    return [f"no files of ranks {brief(holes)}, which may have had no tensors"] if holes else []
+    text = f"there are no files of ranks {brief(holes)}, which may have had no tensors"
+    return [text] if holes else []

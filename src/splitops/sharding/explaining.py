@@ -27,7 +27,7 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 @dataclass(frozen=True)
 class RankRow:
-    """The tensors with the same rule, type and shape, and their total bytes on each rank.
+    """A row of the table: tensors with the same rule, type and shape, and their total bytes on each rank.
 
     If the tensors are assigned to different ranks, ``cut`` is the sharding of the first one.
     """

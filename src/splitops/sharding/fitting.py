@@ -49,7 +49,7 @@ class Padded:
         match: first glob of the rule.
         size: number of elements along the axis.
         padded: number of elements with padding.
-        pad_to: the padded size is a multiple of this.
+        pad_to: the padded size is a multiple of this number.
         planned: whether the plan sets ``pad_to``. If not, sharding fails until the rule sets it.
     """
 

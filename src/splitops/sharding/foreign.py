@@ -90,7 +90,7 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
             names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
     for pattern in _FILES:
         found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
-        if found and [*found] != ["consolidated.00.safetensors"]:  # alone, it is a complete model
+        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model in one file
             return found
     return {}
 
@@ -186,7 +186,7 @@ def _read_parts(
             part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
             for rank in own_ranks:
                 if own[rank] is not None:
-                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                    raise PlanError(f"{tensor.label} appears twice on rank {rank}, again in {source.name}")
                 own[rank] = part
     return parts
 
@@ -358,7 +358,7 @@ class _Solver:
         repeats = "replicate" in fields or (counts == KEYS and self._automatic)
         if len(sizes) > 1 and (two or (repeats and not known)):
             raise PlanError(
-                f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
+                f"it is unknown whether ranks of sizes {brief(sizes)} repeat units: set sections in the plan"
             )
         if own.sections is None and total == size:
             self._check_sizes(
@@ -381,7 +381,7 @@ class _Solver:
         pads = counts == "vocabulary" and total > size
         advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
         raise PlanError(
-            f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
+            f"the sizes {brief(sizes)} of the ranks along axis {axis} sum to {total}, but the plan and "
             f"config.json require {brief(known or [size])}{advice}"
         )
 
@@ -389,7 +389,8 @@ class _Solver:
         """Reject a plan that pads an axis of unknown size, or warn that a vocabulary may stay padded."""
         if "pad_to" in rule.fields and "sections" not in rule.fields:
             raise PlanError(
-                f"the size {total} may be padded or not: set sections in the plan or the size in config.json"
+                f"it is unknown whether the size {total} includes padding: set sections in the plan, or the "
+                "size in config.json"
             )
         if self._automatic and counts == "vocabulary":
             self.warnings.append(f"{first.label}: any padding remains, as config.json has no vocab_size")
@@ -409,7 +410,8 @@ class _Solver:
                     return
         advice = "set even = false in its rule" if not self._automatic else "write a plan with even = false"
         raise PlanError(
-            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
+            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if they are "
+            f"complete, {advice}"
         )
 
     def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from splitops.errors import PlanError, SplitError, brief, shown
+from splitops.errors import PlanError, SplitError, brief, count_of, shown
 from splitops.files.extents import Extent, compute_strides, invert
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import iter_strided
@@ -59,13 +59,13 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
         wanted = sorted(list_wildcards(rule.fused)) + (["{e}"] if rule.stack else [])
         strange = next((part for part in rule.parts if sorted(list_wildcards(part)) != sorted(wanted)), None)
         if strange is not None or len(set(wanted)) < len(wanted):
-            raise PlanError(
-                f"{name}: rule {number}: {shown(strange or rule.fused)} must have each of "
-                f"{', '.join(sorted(set(wanted))) or 'no * or braces'} once, like the fused name"
-            )
+            known = f"each of {', '.join(sorted(set(wanted)))} once" if wanted else "no * or braces"
+            wrong = shown(strange or rule.fused)
+            raise PlanError(f"{name}: rule {number}: {wrong} must have {known}, like the fused name")
         if rule.sections is not None and len(rule.sections) != len(rule.parts):
             raise PlanError(
-                f"{name}: rule {number}: {len(rule.sections)} sections for {len(rule.parts)} parts"
+                f"{name}: rule {number} has {count_of(len(rule.sections), 'section')} for "
+                f"{count_of(len(rule.parts), 'part')}"
             )
         rules.append(rule)
     if not rules:
@@ -207,7 +207,7 @@ def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> t
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):
-        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} have no axis {axis}")
+        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} have no common axis {axis}")
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
         raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} differ outside axis {axis}")
     if not rank:
@@ -228,11 +228,11 @@ def _unfuse(
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
             raise PlanError(f"shape {brief(tensor.shape)} has too few axes")
         if rule.stack and tensor.shape[0] > _MAX_ENTRIES:
-            raise PlanError(f"more than {_MAX_ENTRIES} entries to unfuse")
+            raise PlanError(f"there are more than {_MAX_ENTRIES} entries to unfuse")
         if transpose:
             steps[-2:] = 1, block[-2]
             if math.prod(tensor.shape) // max(1, block[-1]) > _MAX_ROWS:
-                raise PlanError(f"more than {_MAX_ROWS} rows to transpose")
+                raise PlanError(f"there are more than {_MAX_ROWS} rows to transpose")
         groups = names.evaluate(rule.groups)
         sizes = _find_sizes(rule, block[axis], groups, names, sizes) if block else [1] * len(rule.parts)
         made: list[_Part] = []

@@ -68,10 +68,7 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the path and value of each size in a configuration.
-
-    The number of key heads defaults to the number of query heads.
-    """
+    """Yield each size in a configuration with its path. Key heads default to the number of query heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -159,11 +156,13 @@ def pad_sizes(
         grown, lengths = f"from {size} to {padded}", {size}
         if counts == "inner" and has_shared_offset(config):
             label = kinds[members[0][0]].tensor.label
-            raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
+            raise PlanError(
+                f"{label} cannot be padded {grown}: with an offset and a single scale, zeros change"
+            )
         for number, own, times in members:
             fused = times > 1 and _FUSED.search(kinds[number].tensor.name) is not None
             if fused and ranks > 1:
-                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
+                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Set"
                 what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
                 raise PlanError(kinds[number].add_context(what))
             lengths.add(size * times * len(own.sections or (0,)))
@@ -250,7 +249,7 @@ def _is_left(
         ):
             continue
         same = category == counts and _count_sizes(tensor.name, counts, length, pack, size) > 0
-        if own is None and category == counts and quantised:  # it may be in words or groups
+        if own is None and category == counts and quantised:  # the axis may count words or groups
             same |= length > 1 and size % length == 0
         if same and _has_size_of(kind, counts, names):
             return True
@@ -287,10 +286,7 @@ def _pad_replicated(
 def _find_size(
     tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
-    """Return the size in a configuration that makes up an axis, and how often each section contains it.
-
-    Both are 0 if the configuration has no such size.
-    """
+    """Return the configured size that makes up an axis and its count per section, or zeros without one."""
     length, parts = tensor.shape[own.axis], len(own.sections or (0,))
     found = [
         (times, size)

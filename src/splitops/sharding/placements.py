@@ -81,7 +81,7 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The number of each tensor's kind (type, shape and sharding), and one tensor of each kind."""
+        """The number of each tensor's kind (type, shape and sharding), and the first tensor of each kind."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
@@ -178,7 +178,7 @@ def check_cut(cut: TensorSharding, shape: tuple[int, ...], ranks: int) -> None:
     if largest >= 1 << 63:
         raise PlanError(f"a shard of size {shown(largest)} exceeds 63 bits")
     if any(piece.size < 1 for shard in held for piece in shard.pieces):
-        raise PlanError("pieces of a cut overlap or are empty")
+        raise PlanError("a piece of a cut is empty")
     pieces = [piece for _, piece in cut.holders if piece is not None]
     try:
         for shard in held:

@@ -78,17 +78,17 @@ def _check_fields(rule: ShardRule) -> None:
     for one, others in (("place", ("axis", "hf", "replicate", *_OF_AXES)), ("hf", ("axis", "sections"))):
         clash = next((other for other in others if other in says), None)
         if one in says and clash is not None:
-            raise PlanError(f"{one} and {clash} exclude each other")
+            raise PlanError(f"{one} and {clash} cannot be combined")
     of_axes = next((key for key in _OF_AXES if key in says), None)
     if of_axes is not None and not ("axis" in says or "hf" in says):
-        raise PlanError(f"{of_axes} requires an axis")
+        raise PlanError(f"{of_axes} requires an axis: set axis or hf")
     words = read_table("tp_styles.toml")
     if says.get("hf", "replicate") not in words:
         raise PlanError(f"unknown hf = {shown(says['hf'])}: use one of {', '.join(words)}")
     if "unit" in says and "groups" in says:
-        raise PlanError("unit and groups exclude each other")
+        raise PlanError("unit and groups cannot be combined")
     if not rule.cuts and says["replicate"] is not True:
-        raise PlanError(f"replicate = {shown(says['replicate'])} requires an axis")
+        raise PlanError(f"replicate = {shown(says['replicate'])} requires an axis: set axis or hf")
     named = says.get("place")
     if isinstance(named, str) and not all(f"{{{named}}}" in list_wildcards(glob) for glob in rule.match):
         raise PlanError(f"place = {shown(named)} is not captured by match: use {{{named}}} in each glob")
@@ -199,7 +199,7 @@ def _read_place(named: int | str, text: str | None, ranks: int) -> int:
             raise PlanError(f"place = {shown(named)} is out of range for {ranks} ranks")
         return named
     if text is None or not _is_number(text):
-        raise PlanError(f"place = {shown(named)} is {shown(text)} here, not a number")
+        raise PlanError(f"place = {shown(named)} captures {shown(text)}, which is not a number")
     return int(text)
 
 

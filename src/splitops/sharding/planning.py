@@ -172,7 +172,7 @@ def _remove_mark(checkpoint: Checkpoint) -> Checkpoint:
         what = (
             f"{checkpoint.name} is rank {shown(mark['rank'])} of {shown(mark['ranks'])}, not a complete model"
         )
-        raise PlanError(f"{what}: name the folder of all ranks (splitops reshard or merge)")
+        raise PlanError(f"{what}: pass the folder of all ranks (splitops reshard or merge)")
     warning = f"{shown(MARK)} is not copied: it marks the only rank of an earlier run"
     others = tuple(each for each in checkpoint.others if each is not found)
     return replace(checkpoint, others=others, warnings=(*checkpoint.warnings, warning))

@@ -148,7 +148,7 @@ def _get_scheme(stated: _Stated) -> _Stated:
     groups = stated.get("config_groups")
     found = [each.get("weights") for each in groups.values()] if isinstance(groups, dict) else []
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
-        raise PlanError(f"config_groups has {len(found)} schemes for weights, not one: write a plan")
+        raise PlanError("config_groups must have exactly one scheme for weights: write a plan")
     return found[0]
 
 

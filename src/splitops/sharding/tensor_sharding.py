@@ -194,7 +194,7 @@ def _divide_section(
     if repeats:
         if length % unit or not length:
             raise PlanError(
-                f"{length} elements are not a multiple of {unit}, so that units of {unit} cannot repeat"
+                f"units of {unit} cannot be repeated: {length} elements are not a positive multiple of {unit}"
             )
         units = length // unit
         if units < ranks and ranks % units == 0:
@@ -202,8 +202,8 @@ def _divide_section(
             return [(rank // each * unit, unit) for rank in range(ranks)]
         if units % ranks:
             good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
-            what = f"{units} units of {unit} cannot repeat on {ranks} ranks: neither number divides the other"
-            raise RanksError(what, good)
+            what = f"{units} units of {unit} cannot be repeated on {ranks} ranks"
+            raise RanksError(f"{what}, as neither number divides the other", good)
     plan = _divide(length, ranks, even=axis_sharding.even)
     through = math.lcm(unit, axis_sharding.pack)
     for end in (offset + count for offset, count in zip(plan.offsets, plan.sizes, strict=True)):

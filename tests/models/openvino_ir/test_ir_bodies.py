@@ -586,7 +586,7 @@ def echo(kind: str, shape: str) -> ir.OpenVINOModel:
 
 @pytest.mark.parametrize("inputs", [None, [("x", 1)], 3, "x", np.ones(3)])
 def test_inputs_that_are_no_mapping(inputs: Any) -> None:
-    with pytest.raises(ModelError, match=r"inputs are a \w+, not a mapping"):
+    with pytest.raises(ModelError, match=r"inputs have type \w+, not a mapping"):
         splitops.run(echo("f32", "?"), inputs)
 
 

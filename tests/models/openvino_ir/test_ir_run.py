@@ -148,7 +148,7 @@ def test_inputs_by_any_name() -> None:
     assert ir.make_input_names(model) == ("a",)
     for name in ("a", "b,1", "x"):
         assert np.shares_memory(run_ir(model, {name: DATA})["y"], DATA)
-    with pytest.raises(ModelError, match="is passed twice, by two of its names"):
+    with pytest.raises(ModelError, match="is passed twice, under two of its names"):
         run_ir(model, {"a": DATA, "x": DATA})
     with pytest.raises(ModelError, match="the model has no input 'z': its inputs are 'a'"):
         run_ir(model, {"a": DATA, "z": DATA})
@@ -302,7 +302,7 @@ def test_every_own_layer_is_recorded() -> None:
         ("Convert", [], {"destination_type": "f33"}, "float32 to None"),
         ("Convert", [], {"destination_type": "string"}, "float32 to string"),
         ("Reshape", [np.array([5, -1])], {"special_zero": "false"}, "does not fit shape"),
-        ("Reshape", [np.array([-1, -1])], {"special_zero": "false"}, "two -1"),
+        ("Reshape", [np.array([-1, -1])], {"special_zero": "false"}, "has more than one -1"),
         ("Reshape", [np.array([-2, 3])], {"special_zero": "false"}, "negative size -2"),
         ("Reshape", [np.array([6, 4, 0])], {"special_zero": "true"}, "copies dimension 2"),
         ("Reshape", [np.array([0, 24])], {"special_zero": "false"}, "does not fit shape"),
@@ -324,7 +324,7 @@ def test_every_own_layer_is_recorded() -> None:
         ("ShapeOf", [], {"output_type": "f32"}, "has output_type = 'f32', which ONNX cannot express"),
         ("Gather", [np.array([0]), np.array(2)], None, "axis 2 is not an axis of rank 2"),
         ("Gather", [np.array([0.0]), np.array(0)], None, "indices are float64"),
-        ("Gather", [np.array([0]), np.array([0, 1])], None, r"axis = \[0, 1\] is not one axis"),
+        ("Gather", [np.array([0]), np.array([0, 1])], None, r"axis = \[0, 1\] is not a single axis"),
         ("Gather", [np.zeros((1,) * 64, np.int64), np.array(0)], None, "more than 64 dimensions"),
         ("Slice", [np.array([0]), np.array([1])], None, "has 3 inputs; 'steps' is missing"),
         ("Slice", [np.array([0]), np.array([1, 2]), np.array([1])], None, "operator 'Slice' failed"),

@@ -126,7 +126,7 @@ def add_sizes(library: Any, model: Any, where: Where) -> int:
         inside = next(filter(None, map(_find_empty_inside, get_bodies(layer))), None)
         if inside is not None:
             raise EmptyTensorError.from_layers(
-                {layer.get_friendly_name(): f"has a layer that {inside}"}, where
+                {layer.get_friendly_name(): f"has a body in which a layer {inside}"}, where
             )
         if layer.get_type_name() not in _ENDS and _may_be_empty(output.get_partial_shape()):
             results.append(opset.result(opset.shape_of(output)))
@@ -162,7 +162,7 @@ def _find_empty_tensors(
                 for text in filter(None, texts):
                     kind = layer.get_type_name()
                     found.setdefault(
-                        layer.get_friendly_name(), f"({kind}) has a layer in its body that {text}"
+                        layer.get_friendly_name(), f"({kind}) has a body in which a layer {text}"
                     )
     return found
 

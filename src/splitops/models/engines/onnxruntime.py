@@ -124,7 +124,7 @@ class OnnxRuntimeProgram:
             raise _make_failure(error, self._where) from error
 
     def _run_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        _weights, session = self._kept, self._session  # alive until the end, even if the program is closed
+        _weights, session = self._kept, self._session  # keeps both alive if the program is closed
         found: Sequence[Any] = session.run(self._outputs, feeds)
         return found
 

@@ -219,7 +219,9 @@ def _check_sizes(model: Any, program: Program) -> None:
     for name, shapes in program.sizes:
         kept = [key for key in found if key[0] == name and _match_sizes(key[1], shapes)]
         if not kept:
-            raise EngineError("openvino", f"infers other sizes for the parts of {name!r}", program.where)
+            raise EngineError(
+                "openvino", f"infers other sizes than splitops for the parts of {name!r}", program.where
+            )
 
 
 def _iter_splits(model: Any) -> Iterator[Any]:
@@ -370,7 +372,7 @@ def _to_array(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
         )
     if _is_plain(kind.numpy) and not kind.packed and kind.storage is None:
         return np.array(tensor.data)
-    shape = tuple(tensor.shape)  # slow
+    shape = tuple(tensor.shape)  # reading it is slow
     if kind.bits == 0:
         array = np.empty(shape, object)
         if array.size:  # bytes_data of an empty tensor crashes

@@ -113,7 +113,7 @@ def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: W
 
 
 def _truncate(model: ModelProto, count: int) -> bytes:
-    """Serialise a model with only the first ``count`` nodes. Their unused results are its outputs."""
+    """Serialise a model with only its first ``count`` nodes. Their unused results become the outputs."""
     from onnx import ModelProto, ValueInfoProto
 
     made = ModelProto()

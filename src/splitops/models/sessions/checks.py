@@ -141,7 +141,9 @@ class Checks:
 
     def _make_builder(self, node: ir.Node) -> Any:
         if node.graph is not self._editor.model.graph:
-            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.locate(node))
+            raise ModelError(
+                f"{shown(label(node))} is in a body, so it cannot be checked", self._editor.locate(node)
+            )
         return self._editor.make_builder(node)
 
 
@@ -226,7 +228,7 @@ def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
             position = read_constant(reader.inputs[1])
             if position is None:
                 raise ModelError(
-                    "the position in a sequence is computed, and cannot be checked", split_node.where
+                    "the position in a sequence is computed, so it cannot be checked", split_node.where
                 )
             count = max(count, int(position.item()) + 1, -int(position.item()))
     return count

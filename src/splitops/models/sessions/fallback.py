@@ -276,7 +276,7 @@ def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
 
 
 def _is_rounded(split_node: SplitNode) -> bool:
-    """Return whether ``num_outputs`` divides an axis that may be too long to be exact in float32."""
+    """Return whether ``num_outputs`` divides an axis whose size may not be exact in float32."""
     binding = split_node.binding
     division = None if binding is None else binding.division
     if binding is None or division is None or division.rule is not SizeRule.CEIL:
@@ -347,7 +347,7 @@ def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
 # Loops and functions
 
 
-COUNTED: Final = "max_iterations counts on the reference only"
+COUNTED: Final = "only the reference limits loops and functions to max_iterations"
 
 
 def find_refusal(model: ir.Model) -> str | None:
@@ -355,8 +355,8 @@ def find_refusal(model: ir.Model) -> str | None:
     trips = _count_iterations(model.graph)
     if trips <= MAX_ITERATIONS:
         return None
-    number = "that do not end" if trips == math.inf else f"of {int(trips)} iterations"
-    return f"the model has loops {number}, more than {MAX_ITERATIONS}"
+    number = f"of {trips:.0f} iterations, more than {MAX_ITERATIONS}"
+    return f"the model has loops {'that do not end' if trips == math.inf else number}"
 
 
 def _count_iterations(graph: Iterable[ir.Node]) -> float:

@@ -121,7 +121,7 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
 
 
 def _add_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
-    """Return a model without tensor names, which may repeat, and with ``numbers``, if any, as last output."""
+    """Return a model without tensor names, which may repeat. ``numbers``, if any, become its last output."""
     graph, layers, edges = model.graph, [*map(remove_tensor_names, model.graph.layers)], [*model.graph.edges]
     node = None if numbers is None else numbers.producer()
     if numbers is not None and node is not None:

@@ -98,14 +98,14 @@ class EngineModel:
             self._check_narrowing(feeds)
         found = self.compiled.run(feeds)
         if self.rules is not None and not self.rules.are_met(found[-1]):
-            problem = "would run a split that is not valid, or a loop without iterations"
+            problem = "would run an invalid split, or a loop without iterations"
             raise CheckError(self.engine, problem, self.where)
         return dict(zip(self.outputs, found, strict=False))
 
     def _check_narrowing(self, feeds: Mapping[Any, Any]) -> None:
         """Check that 64-bit inputs keep their values in the 32 bits in which OpenVINO's CPU computes."""
         if not all(can_fit_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
-            problem = "computes in 32 bits, which an input does not fit [openvino.narrowed-values]"
+            problem = "computes in 32 bits, but an input does not fit into them [openvino.narrowed-values]"
             raise CheckError(self.engine, problem, self.where)
 
 

@@ -81,7 +81,7 @@ def check_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
     if "model.embed_tokens.weight" in names and tied == ("lm_head.weight" in names):
         raise PlanError(
             f"config.json sets tie_word_embeddings = {str(tied).lower()}, but the checkpoint has "
-            f"{'a' if tied else 'no'} lm_head.weight: vLLM would not load these ranks"
+            f"{'an' if tied else 'no'} lm_head.weight: vLLM would not load these ranks"
         )
     return found
 

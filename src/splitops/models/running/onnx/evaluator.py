@@ -372,6 +372,8 @@ def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> N
             continue
         name, expected = attribute.name, attribute.type
         if expected not in (AttributeProto.UNDEFINED, value.type):
-            raise ModelError(f"attribute {shown(name)} is not of the type of {shown(value.name)}, its source")
+            raise ModelError(
+                f"attribute {shown(name)} does not have the type of {shown(value.name)}, to which it refers"
+            )
         attribute.CopyFrom(value)
         attribute.name = name

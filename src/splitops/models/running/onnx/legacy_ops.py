@@ -65,7 +65,7 @@ def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
         def _run(self, data: Any, axis: int | None = None) -> tuple[Any, ...]:
             axis = self.first if axis is None else axis  # the attribute of a function call
             if not -data.ndim <= axis <= data.ndim:
-                raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
+                raise ValueError(f"axis = {axis} is out of range for data of rank {data.ndim}")
             (result,) = super()._run(_to_rows(data, axis))
             return (result.reshape(data.shape),)
 
