@@ -316,7 +316,8 @@ def test_hostile_port_maps(old: str, new: str, what: str) -> None:
         (r'(external_port_id="5" axis="0" start=)"0"', r'\1"1"', "fills only a part of its axis"),
         (r'(external_port_id="5" .*?)stride="1" part_size="1"', r'\1stride="2" part_size="2"',
          r"joins parts of size 1 on axis 0, but declares size 2"),
-        (r'(name="number".*?)element_type="i64"', r'\1element_type="u64"', "current_iteration is uint64 .*must be one int32"),
+        (r'(name="number".*?)element_type="i64"', r'\1element_type="u64"',
+         "current_iteration is uint64 .*must be one int32"),
         (r'(name="number".*?)shape="1"', r'\1shape="1,1"', "current_iteration is int64 of shape '1,1'"),
     ],
 )  # fmt: skip
