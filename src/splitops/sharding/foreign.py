@@ -1,6 +1,6 @@
 """Read checkpoints that other programs have written as one set of files per rank, without a manifest.
 
-How the tensors were sharded comes from the given plan, or else from the file names, tensor names and
+How the tensors were sharded is taken from the given plan or, without one, from file names, tensor names and
 ``config.json``. The sizes of the whole tensors are computed from the plan, ``config.json`` and the parts on
 all ranks. Files are untrusted.
 """
@@ -59,7 +59,7 @@ _MAX_DOUBTS: Final = 20
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
-    """Return the rank of each tensor file in a folder of ranks, keyed by file name. Empty for other paths."""
+    """Return the rank of each tensor file in a folder of ranks, keyed by name. Empty for any other path."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}
@@ -75,7 +75,7 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
             names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
     for pattern in _FILES:
         found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
-        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model
+        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model in one file
             return found
     return {}
 
@@ -92,7 +92,7 @@ def read_foreign_ranks(
 
     ``found`` is the result of :func:`find_rank_files`. ``plan`` is the one by which the files were sharded.
     None infers it from file and tensor names and from ``config.json``. Copies of an element on several ranks
-    must be equal. ``strict`` rejects a folder with other tensor files.
+    must be equal. ``strict`` rejects other tensor files, and tensors that may be missing or wrong.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
@@ -164,9 +164,9 @@ def _read_parts(
     ranks: int,
     engine_config: Mapping[str, Any] | None,
 ) -> dict[str, list[StoredTensor | None]]:
-    """Read the part of each tensor on each rank. ``on`` has the ranks of each source.
+    """Read the part of each tensor on each rank. ``on`` lists the ranks of each source.
 
-    Files of vLLM, for which ``engine_config`` is set, have fused tensors.
+    ``engine_config`` is the configuration if the files are from vLLM, whose fused tensors are unfused.
     """
     parts: dict[str, list[StoredTensor | None]] = {}
     for number, (source, own_ranks) in enumerate(zip(sources, on, strict=True)):
@@ -175,13 +175,13 @@ def _read_parts(
             part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
             for rank in own_ranks:
                 if own[rank] is not None:
-                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                    raise PlanError(f"{tensor.label} appears twice on rank {rank}, again in {source.name}")
                 own[rank] = part
     return parts
 
 
 def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
-    """Return whether the files of ranks are numbered from 0 on each rank. Raise PlanError for a gap."""
+    """Return whether the files of ranks are numbered. Raise PlanError if a rank lacks a number."""
     numbers: dict[int, set[int]] = {}
     for name, rank in found.items():
         if (match := re.fullmatch(f"{_ENGINE}|{_PIECES}", name)) is not None:
@@ -195,7 +195,7 @@ def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
 
 
 def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
-    """Return warnings about missing or wrong tensors. Raise PlanError for the first if ``strict``."""
+    """Return the first 20 ``doubts`` as warnings, and a count of the rest. Raise PlanError if ``strict``."""
     if doubts and strict:
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         raise PlanError(

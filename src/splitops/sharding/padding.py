@@ -46,7 +46,7 @@ _TOKENS: Final = re.compile(
 """Pattern of the names of tensors with one row per token of the vocabulary."""
 
 _VLLM_PADDING: Final = 64
-"""vLLM pads the vocabulary to a multiple of this."""
+"""vLLM itself pads the vocabulary to a multiple of this number."""
 
 
 _Place = tuple[str, ...]
@@ -67,7 +67,7 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the path and value of each size in a configuration. Key heads default to query heads."""
+    """Yield each size in a configuration with its path. Key heads default to the number of query heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -97,7 +97,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
     """Return how many times an axis of category ``counts`` contains ``size``, or 0 if it does not fit.
 
     The axis has ``length`` indices of ``pack`` elements. The last one may be incomplete, as in the scales of
-    blocks. A size may be repeated if gate and up projections are fused, or if shared experts are one layer.
+    blocks. A size may be repeated if gate and up projections are fused, or if shared experts form one layer.
     """
     times = length * pack // size
     limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
@@ -105,7 +105,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
-    """Return matches whose kinds are divided, so that :func:`classify_axis` is the same within each kind."""
+    """Return matches with finer kinds: :func:`classify_axis` returns the same for all tensors of a kind."""
     categories = [
         tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
     ]
@@ -125,7 +125,7 @@ def pad_sizes(
     write. ``matches`` are those of :func:`separate_sizes`.
 
     Returns:
-        The new matches, and a warning for each kind that is left uneven: ``config`` lacks its size.
+        The new matches, and a warning for each kind that stays uneven because ``config`` lacks its size.
 
     Raises:
         PlanError: only some tensors of a size would be padded, sharding over ``ranks`` would mix fused parts,
@@ -143,7 +143,9 @@ def pad_sizes(
             continue
         if counts == "inner" and has_shared_offset(config):
             label = kinds[members[0][0]].tensor.label
-            raise PlanError(f"{label} cannot be padded {growth}: weights with an offset have a single scale")
+            raise PlanError(
+                f"{label} cannot be padded {growth}: with an offset and a single scale, zeros change"
+            )
         for number, own, times in members:
             kinds[number] = _pad_sharded(kinds[number], own, times, growth, pad_to, ranks)
         lengths = {size, *(size * times * len(own.sections or (0,)) for _, own, times in members)}
@@ -199,7 +201,7 @@ def _pad_sharded(
     """Return a kind with padded sections. Each section contains the size ``times`` times."""
     fused = times > 1 and _FUSED.search(kind.tensor.name) is not None
     if fused and ranks > 1:
-        what = f"{times} fused parts cannot be padded {growth}: the rule shards them as one. Write"
+        what = f"{times} fused parts cannot be padded {growth}: the rule shards them as one. Set"
         what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
         raise PlanError(kind.add_context(what))
     new = replace(own, pad_to=pad_to if fused or times == 1 else growth.padded * times)
@@ -230,10 +232,10 @@ def _pad_other(kind: TensorKind, growth: _Growth, lengths: Collection[int], *, i
 
 
 def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
-    """Return whether an equal size of category ``counts`` is that of the tensors ``names``, not by chance.
+    """Return whether an axis of ``kind`` has the same size as tensors ``names`` by design, not by chance.
 
-    A rule with hf = "replicate" declares that a size is another one. It cannot declare this for all tensors
-    ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
+    ``counts`` is the category of the size. A rule with hf = "replicate" declares that it is another size, but
+    not for all tensors ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
     """
     if kind.axis_sharding is not None or "hf" not in kind.rule.fields or "*" in kind.rule.match:
         return True
@@ -244,7 +246,7 @@ def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
 
 
 def _find_layers(name: str) -> str:
-    """Return the part of a tensor's name before its first number or, without a number, its parent module."""
+    """Return a tensor's name up to its first number or, without a number, up to the parent of its module."""
     parts = name.split(".")
     first = next((at for at, part in enumerate(parts) if part.isdigit()), max(0, len(parts) - 2))
     return ".".join(parts[:first])
@@ -257,10 +259,10 @@ def _is_replicated(kind: TensorKind) -> bool:
 
 
 def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bool:
-    """Return whether a tensor that is not padded has an axis with the size that is padded for others.
+    """Return whether an unpadded tensor has an axis with the size that is padded for others.
 
-    Inner sizes that are also hidden sizes do not count. With ``is_sized``, nor does the sharded axis: it
-    has another size of the configuration.
+    Inner sizes that are also hidden sizes do not count. Nor does the sharded axis if ``is_sized``: it has
+    another size of the configuration. The axes of quantised weights may be in words or groups.
     """
     tensor, own, counts = kind.tensor, kind.axis_sharding, growth.counts
     if own is None and not _is_replicated(kind):
@@ -274,7 +276,7 @@ def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bo
         if cut is not None and cut.pad_to and -(-elements // cut.pad_to) * cut.pad_to == growth.padded:
             continue
         same = category == counts and _count_sizes(tensor.name, counts, length, pack, growth.size) > 0
-        if own is None and category == counts and growth.quantised:  # words or groups
+        if own is None and category == counts and growth.quantised:  # the axis may count words or groups
             same |= length > 1 and growth.size % length == 0
         if same and _has_size_of(kind, counts, growth.names):
             return True
@@ -286,8 +288,7 @@ def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bo
 def _pad_replicated(tensor: StoredTensor, growth: _Growth) -> AxisSharding | None:
     """Return how a replicated tensor is padded, or None unless exactly one axis certainly has the size.
 
-    Such axes are those of the vocabulary, and those of shared experts that no rule shards and that are not
-    hidden sizes, too.
+    Such an axis has the vocabulary size, or the inner size of shared experts unless it is also a hidden size.
     """
     if growth.counts == "inner" and "shared" not in tensor.name:
         return None
@@ -310,10 +311,7 @@ def _pad_replicated(tensor: StoredTensor, growth: _Growth) -> AxisSharding | Non
 def _find_size(
     tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
-    """Return the size in a configuration that an axis consists of, and how often each section contains it.
-
-    Both are 0 if the configuration has no such size.
-    """
+    """Return the configured size that makes up an axis and its count per section, or zeros without one."""
     length, parts = tensor.shape[own.axis], len(own.sections or (0,))
     found = [
         (times, size)

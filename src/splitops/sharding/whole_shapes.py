@@ -45,7 +45,7 @@ class ShapeSolver:
         """Parts of tensors whose size along the sharded axis is unknown, so that they may be copies."""
 
     def solve(self, rule: ShardRule, parts: Parts) -> tuple[StoredTensor, TensorSharding]:
-        """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
+        """Return the unsharded tensor of ``parts``, without a place in a file, and its sharding."""
         first = next(part for part in parts if part is not None)
         kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
         axes = range(len(first.shape))
@@ -81,9 +81,10 @@ class ShapeSolver:
     def _check_shape(
         self, rule: ShardRule, first: StoredTensor, shape: Sequence[int], roles: Sequence[Collection[int]]
     ) -> None:
-        """Check the sizes of an unsharded tensor by those that ``config.json`` implies, ``roles``.
+        """Check the sizes of an unsharded tensor against those that ``config.json`` implies, ``roles``.
 
-        A plan of one's own may set other sizes with ``sections``. There is a warning if it does not.
+        If they differ, raise PlanError for an automatic plan. For the plan of a caller, add a warning, unless
+        its rule sets the size in ``sections``.
         """
         stated = "sections" in rule.fields and not self._automatic
         for axis, (size, known) in enumerate(zip(shape, roles, strict=True)):
@@ -143,7 +144,7 @@ class ShapeSolver:
         repeats = "replicate" in fields or (counts == KEYS and self._automatic)
         if len(sizes) > 1 and (two or (repeats and not known)):
             raise PlanError(
-                f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
+                f"it is unknown whether ranks of sizes {brief(sizes)} repeat units: set sections in the plan"
             )
         if own.sections is None and total == size:
             self._check_sizes(rule, own, sizes, is_known=total in known)
@@ -164,7 +165,7 @@ class ShapeSolver:
         pads = counts == "vocabulary" and total > size
         advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
         raise PlanError(
-            f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
+            f"the sizes {brief(sizes)} of the ranks along axis {axis} sum to {total}, but the plan and "
             f"config.json require {brief(sorted(known) or [size])}{advice}"
         )
 
@@ -188,16 +189,21 @@ class ShapeSolver:
         return TensorSharding(axis, tuple(shards))
 
     def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
-        """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
+        """Reject a plan that pads an axis of unknown size, or warn that a vocabulary may stay padded."""
         if "pad_to" in rule.fields and "sections" not in rule.fields:
             raise PlanError(
-                f"the size {total} may be padded or not: set sections in the plan or the size in config.json"
+                f"it is unknown whether the size {total} includes padding: set sections in the plan, or the "
+                "size in config.json"
             )
         if self._automatic and counts == "vocabulary":
             self.warnings.append(f"{first.label}: any padding remains, as config.json has no vocab_size")
 
     def _check_sizes(self, rule: ShardRule, own: AxisSharding, sizes: list[int], *, is_known: bool) -> None:
-        """Reject unequal parts, unless the rule makes them, allows them, or ``config.json`` has their sum."""
+        """Reject parts of unequal sizes, unless the plan allows them.
+
+        A caller's plan allows sizes that its rule produces, or any sizes with ``even = false``. An automatic
+        plan allows sizes whose sum ``is_known`` from ``config.json``.
+        """
         if len({*sizes}) == 1 or rule.fields.get("even") is False or (is_known and self._automatic):
             return
         if not self._automatic and (is_known or "even" not in rule.fields):
@@ -207,7 +213,8 @@ class ShapeSolver:
                     return
         advice = "set even = false in its rule" if not self._automatic else "write a plan with even = false"
         raise PlanError(
-            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
+            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if they are "
+            f"complete, {advice}"
         )
 
     def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Collection[int]:
