@@ -39,7 +39,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def is_local_address(address: str) -> bool:
-    """Return whether fsspec reads local files for a URL, or may do so because it is a chained URL (``::``).
+    """Return whether fsspec reads local files for a URL, or may do so because the URL is chained (``::``).
 
     Examples:
         >>> [is_local_address(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
@@ -131,7 +131,7 @@ class RemoteFile(Source):
         return [self.name, *(str(found.get(key)) for key in _CHANGES)]
 
     def _request_info(self) -> dict[str, Any]:
-        """Request the current information about the file."""
+        """Request information about the file, bypassing the cache of fsspec."""
         self._files.invalidate_cache()
         with reading(self.name):
             ask = partial(self._files.info, self._path)

@@ -30,7 +30,7 @@ Compute = Callable[[Sequence[ChunkTask], Files, int, Any, Callable[[int, list[in
 """Computes chunks and writes them.
 
 Arguments: one task per chunk, the files, the number of threads that fit in memory, the cluster or None, and a
-function that receives the number and the checksums of each finished task.
+function to call with the index and the checksums of each finished task.
 """
 
 
@@ -57,7 +57,7 @@ class ChunkCopies:
 
     @property
     def one_process(self) -> str | None:
-        """What only a single process can write, for messages; None if a cluster can write it, too."""
+        """The part of the targets that a cluster cannot write, as a phrase for messages, or None."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property
@@ -108,7 +108,7 @@ class ChunkCopies:
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the files that an earlier run created for the targets still exist."""
+        """Return whether all targets that an earlier run created at ``drafts`` still exist."""
         return all(draft.exists() for draft in drafts)
 
     def make(

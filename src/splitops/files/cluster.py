@@ -43,7 +43,7 @@ _AT_WORK_LOCK: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """The files that a worker must see to execute tasks of a run.
+    """The files and the version of splitops that a worker must have to execute tasks of a run.
 
     ``marker`` is the path of a file that contains ``text``. ``sources`` has the size and the modification
     time (ns) of each source, by path.

@@ -51,7 +51,7 @@ def plan_index(
 
     Args:
         folder: the folder.
-        include: globs of the names of more files for the index.
+        include: globs that match the names of more files for the index.
         allow_missing: whether numbers of the set may be missing.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
         strict: whether a file that does not belong to the model is an error instead of a warning.

@@ -17,7 +17,7 @@ from splitops.common.staging import StagingFolder
 from splitops.errors import FileError, shown_path
 
 _MAX_LINE: Final = 16 << 20
-"""Maximum bytes of a line beyond the longest that this run writes: the journal may not be from splitops."""
+"""Maximum bytes of a line beyond the longest that this run writes: another program may have written it."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 

@@ -87,7 +87,7 @@ def is_shard_name(path: Path) -> bool:
 
 
 def are_all_shards(paths: Sequence[Path]) -> bool:
-    """Return whether files, judged by their names, are all the numbered files of one set."""
+    """Return whether files, judged by their names, are exactly the numbered files of one set."""
     found = [PIECE.fullmatch(path.name) for path in paths]
     sets = {
         (path.parent, piece[1], piece[3], piece[4]) for path, piece in zip(paths, found, strict=True) if piece
@@ -235,7 +235,7 @@ def plan_one_file(
         out: path or URL of the file to write.
         to: format of the file; None to infer it from the file name.
         external_data: whether to write the tensors to one data file even if they fit into the ONNX model.
-            Those of a source that is not ONNX always are. It is an error if the target is not ONNX.
+            This is always done if the source is not ONNX. It is an error if the target is not ONNX.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 

@@ -35,7 +35,7 @@ class FilePlan(PlannedFiles):
     """
 
     def __post_init__(self) -> None:
-        """Reject duplicate target names, and uploads of formats that are not written from start to end."""
+        """Reject duplicate target names, and targets at a URL that cannot be written from start to end."""
         self.reject_duplicates()
         whole = any(target.scratch or target.folder for target in self.targets)
         if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
@@ -72,8 +72,8 @@ class FilePlan(PlannedFiles):
 
         Raises:
             FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
-                disk is full, a byte does not read back as it was written, or a cluster cannot write such
-                targets. Nothing is left then, except the folder of an earlier run that cannot be resumed,
+                disk is full, a byte does not read back as it was written, or a cluster cannot write this kind
+                of target. Nothing is left then, except the folder of an earlier run that cannot be resumed,
                 because it had other arguments or its sources have changed.
         """
         how, address = fill_options(options), is_address(self.folder)

@@ -74,7 +74,7 @@ def read(
 def open_source(
     path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
 ) -> Source:
-    """Open a file as in :func:`read`. Not all formats can be read from a URL or from a compressed file."""
+    """Open a file as in :func:`read`. Raise FileError if ``form`` does not support URLs or compression."""
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(
@@ -119,7 +119,7 @@ class Targets:
         parts: Sequence[Part],
         others: Sequence[SidecarFile] = (),
     ) -> FilePlan:
-        """Make the plan that writes the files and copies ``others``, the small files, next to them."""
+        """Make the plan that writes these files and copies the small files ``others`` next to them."""
         for number, other in enumerate(others, len(sources)):
             self.extents.append(extents_from_ranges([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size, copied=other.source.name))
@@ -147,9 +147,9 @@ def plan_tensor_split(
     keep_other_tensors: bool,
     to: Format | None = None,
 ) -> FilePlan:
-    """Make the plan of :func:`splitops.files.plan_split`.
+    """Plan a split, as :func:`splitops.files.plan_split` does, for contents that are already open.
 
-    ``element_type`` is the type of the tensor if the file does not declare it.
+    ``element_type`` is the type of elements that the file declares only as bytes or unsigned integers.
     """
     folder = resolve_target(folder)
     stored = contents.get_tensor(tensor)
@@ -208,7 +208,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the operator to a tensor. An error about its type suggests OpenVINO if that supports the type."""
+    """Bind the operator to a tensor. An error about the type suggests OpenVINO if that supports the type."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -314,7 +314,7 @@ def _copy_tensor(tensor: StoredTensor, target: int) -> TensorAssembly:
 def _check_element_type(
     tensor: StoredTensor, stated: ElementType | None, contents: Contents
 ) -> ElementType | None:
-    """Check that the element type that the caller sets fits the stored tensor, and return it."""
+    """Return the requested type ``stated``. Raise FileError if the tensor cannot be read as that type."""
     if stated is None:
         return None
     raw = tensor.dtype is not None and tensor.dtype.kind in "Vu"
@@ -327,7 +327,10 @@ def _check_element_type(
 
 
 def adapt(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
-    """Convert tensors to the format ``to``, unless they have it. A nameless tensor is then named ``data``."""
+    """Describe tensors of ``contents`` as the format ``to`` stores them.
+
+    A tensor without a name is named ``data`` if ``to`` is another format than before.
+    """
     if to is contents.format:
         return list(tensors)
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
@@ -351,7 +354,7 @@ def _find_suffix(contents: Contents) -> str:
 def plan_tensor_merge(
     files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:
-    """Make the plan of :func:`splitops.files.plan_merge`."""
+    """Plan a merge, as :func:`splitops.files.plan_merge` does, for files that are already open."""
     if not files:
         raise FileError("no files to merge")
     if is_compressed(path):

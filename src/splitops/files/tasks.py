@@ -17,7 +17,7 @@ from splitops.common.staging import StagingFolder
 from splitops.files.sources import LocalFile
 
 Tick = Callable[[int], object]
-"""Called repeatedly with the number of bytes that are done. An exception that it raises stops the task."""
+"""Called repeatedly with the bytes of the task that are done. An exception that it raises stops the task."""
 
 
 def ignore_tick(_: int) -> None:

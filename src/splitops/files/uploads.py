@@ -56,7 +56,7 @@ def split_into_windows(size: int) -> list[range]:
 
 
 def compute_part_bytes(size: int) -> int:
-    """Return the bytes per part of an upload, for a file of ``size`` bytes."""
+    """Return the number of bytes in each part of an upload, for a file of ``size`` bytes."""
     return max(_PART, -(-size // _PARTS))
 
 
@@ -140,7 +140,7 @@ class AddressRun(Run):
                     self.advance(each.result())
 
     def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int, staging: Path) -> None:
-        """Copy the bytes of windows consecutively into the scratch file."""
+        """Copy the windows of a group to their offsets in the scratch file, which is in ``staging``."""
         extents: list[Extent] = []
         try:
             os.ftruncate(scratch, 0)  # bytes that nothing writes are zeros
@@ -192,15 +192,15 @@ class AddressRun(Run):
 
 
 _Windows = list[tuple[range, int]]
-"""Windows of a file, each with its offset in the scratch file."""
+"""Windows (byte ranges) of a target, each with its offset in the scratch file."""
 _Group = dict[int, _Windows]
 """Windows of several targets, keyed by target index."""
 
 
 def _group_windows(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
-    """Yield groups of windows that fit in the memory together, in the order of each file.
+    """Yield groups of windows that fit in ``memory`` together. Windows of a file stay in order.
 
-    The n-th windows of all files are grouped together: they usually need the same rows of a source.
+    The n-th windows of all files are next to each other: they usually need the same rows of a source.
     """
     waiting = [(index, iter(split_into_windows(size))) for index, size in enumerate(sizes)]
     group: _Group = {}
@@ -234,7 +234,7 @@ def _open_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _TargetContent:
-    """Finds the contents of a target by window, and keeps the checksums of the bytes sent so far."""
+    """Finds the bytes of any window of a target, and keeps the checksums of the bytes sent so far."""
 
     def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target
@@ -251,7 +251,7 @@ class _TargetContent:
         return compose(found, [make_contiguous(target, window.start, 0, place, len(window))])
 
     def iter_literals(self, window: range) -> Iterator[tuple[int, bytes]]:
-        """Yield the literals of a window with their offsets in it."""
+        """Yield the bytes of a window that belong to no tensor, with their offsets in it."""
         for offset, data in self.target.literals:
             begin, end = max(offset, window.start), min(offset + len(data), window.stop)
             if begin < end:

@@ -2,7 +2,7 @@
 
 GGUF declares shapes with the fastest axis first; here they are reversed. Quantised types are stored in
 blocks, and a split inside a block is rejected. A model in several files, such as ``m-00001-of-00003.gguf``,
-is opened by its first file.
+is opened through its first file.
 
 Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of its package ``gguf``.
 """
@@ -100,7 +100,7 @@ class _MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A metadata entry: its key, the encoded key, type and value, and the value if it is an integer."""
+    """A metadata entry. ``raw`` encodes key, type and value; ``number`` is the value if it is an integer."""
 
     key: str
     raw: bytes

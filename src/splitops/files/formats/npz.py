@@ -143,7 +143,7 @@ def _read_members(archive: zipfile.ZipFile, source: Source) -> tuple[list[Stored
 
 
 def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
-    """Return the offset of a member's data. The directory does not have the length of its local header."""
+    """Return the offset of a member's data: the end of its local header, whose length varies."""
     fields = _LOCAL.unpack(source.read(member.header_offset, _LOCAL.size))
     if fields[0] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"{shown(member.filename)} has no header at the offset in the directory")
@@ -232,7 +232,7 @@ def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
 
 
 def _check(paths: Sequence[Path]) -> None:
-    """Unpack all members, which checks their checksums."""
+    """Check the checksums of all members by unpacking them. Raise FileError if one is wrong."""
     name = shown_path(paths[0].name)
     try:
         with zipfile.ZipFile(paths[0]) as archive:

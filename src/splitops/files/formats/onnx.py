@@ -244,7 +244,7 @@ def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, 
 
 
 def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
-    """Return a key that tensors share if they have the same bytes of the source."""
+    """Return a key that is equal for tensors with the same bytes of the source. Empty tensors share none."""
     return (tensor.file, tensor.offset, tensor.size) if tensor.size else (tensor.name,)
 
 

@@ -224,7 +224,7 @@ def read_index(source: Source) -> tuple[dict[str, str], Any]:
 
 
 def join_contents(found: Mapping[str, Contents], opened: Source) -> Contents:
-    """Combine the contents of several files. The first source is ``opened``, the file that the user named."""
+    """Combine the contents of files. ``opened``, the file that the user named, is the first source."""
     metadata: dict[str, str] = {}
     names: set[str] = set()
     tensors: list[StoredTensor] = []
@@ -352,10 +352,10 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 
 def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
-    """Make the tensor at an offset from the name, type and shape in a document.
+    """Describe the tensor at ``offset`` of a file. A document declares its name, type and shape.
 
     Raises:
-        ValueError: the format does not support such a tensor.
+        ValueError: the type or the shape is malformed, or safetensors does not support it.
     """
     if not isinstance(code, str) or code not in _TYPES:
         raise _MalformedError(

@@ -96,7 +96,7 @@ def choose_chunks(
 
 
 def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool:
-    """Return whether a part is exactly the last chunk of the axis, whose bytes can be copied."""
+    """Return whether a part is exactly the last chunk along an axis, whose bytes can be copied."""
     assert whole.chunks is not None
     return any(
         0 < size < before and offset % chunk == 0 and offset + size == before
@@ -299,7 +299,7 @@ def _can_check(codecs: Sequence[dict[str, Any]]) -> bool:
 
 
 def _index_of(codec: dict[str, Any]) -> str | None:
-    """Return the place of a shard's index, ``"start"`` or ``"end"``, or None if it has unusual codecs."""
+    """Return the position of a shard's index, ``"start"`` or ``"end"``, or None if its codecs are unusual."""
     found = codec["configuration"]
     names = [each["name"] for each in found["index_codecs"]]
     little = found["index_codecs"][0].get("configuration", {}).get("endian", "little") == "little"

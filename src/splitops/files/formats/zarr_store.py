@@ -1,4 +1,4 @@
-"""The store with which zarr-python reads a folder: only regular files inside it, of limited size."""
+"""The store through which zarr-python reads a folder: only regular files inside it, of limited size."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             return file is not None
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names in a subfolder.
+        """Yield the names of the files and folders in a subfolder.
 
         Raises:
             FileError: a name is a link to a folder, which may lead out of the store or to a parent folder.
