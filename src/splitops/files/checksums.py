@@ -57,8 +57,8 @@ def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
 
     Args:
         path: the checksum file; the file names in it are relative to its folder.
-        allow_links: whether names and links may lead out of its folder. URLs on other machines are always
-            read, URLs of files on this machine only with ``allow_links``.
+        allow_links: whether names and links may lead out of its folder. URLs of files on this machine are
+            read only then. Other URLs are always read.
 
     Raises:
         FileError: the checksum file is empty, cannot be read, or has a line in another format.

@@ -304,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Find a source chunk with the same elements and encoding. Return its source and index, or None."""
+        """Find a source chunk with these elements, encoded as in ``target``. Return its source and index."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis

@@ -57,7 +57,7 @@ def name_piece(stem: str, number: int, count: int, ending: str) -> str:
 
 
 def stem_of(path: Path) -> str:
-    """Return the prefix for the names of files that are made from a file.
+    """Return a file name without its extension, its shard number and the suffix of an index.
 
     Examples:
         >>> stem_of(Path("model.safetensors.index.json")), stem_of(Path("m-00001-of-00003.gguf"))
@@ -78,7 +78,9 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file name belongs to a variant of the models named ``stems``, or to a second model.
+    """Return whether a file, judged by its name, belongs to a variant of a model or to another model.
+
+    ``stems`` are the stems of the files of the model; see :func:`stem_of`.
 
     Examples:
         >>> [is_another_model(name, ["model"]) for name in (

@@ -33,7 +33,7 @@ class LazyTensor:
     """A tensor in a file, or a box of it, which is read when it is converted to an array.
 
     Attributes:
-        stored: type, shape and position in the file of the whole tensor.
+        stored: the whole tensor: its type, its shape and its offset in the file.
 
     Examples:
         >>> import pathlib, tempfile

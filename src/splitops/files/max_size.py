@@ -107,9 +107,9 @@ def plan_by_size(
 ) -> FilePlan:
     """Plan files of limited size for the tensors of a model, without writing anything.
 
-    Each tensor is in one file. Several safetensors files get the index that transformers and diffusers read,
-    several GGUF files the split keys of llama.cpp. An ONNX model refers to data files of limited size. If the
-    source is a folder, its small files, such as the configuration, are copied.
+    Each tensor is in one file. Several safetensors files get the index that transformers and diffusers read.
+    Several GGUF files get the split keys of llama.cpp. An ONNX model refers to data files of limited size. If
+    the source is a folder, its small files, such as the configuration, are copied.
 
     Args:
         source: folder of a model, an index, one of several numbered files, or any tensor file.

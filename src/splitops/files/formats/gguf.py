@@ -95,7 +95,7 @@ _CODES: Final = {element_type.name: code for code, element_type in _ELEMENTS.ite
 
 
 class _MalformedError(ValueError):
-    """The file is malformed."""
+    """The file is malformed. The message does not name the file, because :func:`_read` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class _Reader:
             raise _MalformedError("a name in its header is not valid UTF-8") from error
 
     def skip_value(self, kind: int, depth: int = 0) -> None:
-        """Skip a value of type ``kind``."""
+        """Skip a value of type ``kind``, which is nested in ``depth`` arrays."""
         if kind in _WIDTHS:
             self.take(_WIDTHS[kind])
         elif kind == _STRING:

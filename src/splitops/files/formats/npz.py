@@ -152,7 +152,7 @@ def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of a new archive: the header of its .npy file, and the size of its tensor in bytes."""
+    """A member of a new archive: its .npy header, the bytes of its tensor (``data``) and its compression."""
 
     name: str
     header: bytes
@@ -164,7 +164,7 @@ class _Member:
         return len(self.header) + self.data
 
     def make_entry(self, offset: int = 0, checksum: int = 0) -> zipfile.ZipInfo:
-        """Make its directory entry, as ``np.savez`` writes it."""
+        """Make the directory entry of the member at ``offset``, as ``np.savez`` writes it."""
         entry = zipfile.ZipInfo(f"{self.name}.npy")
         entry.compress_type, entry.create_system, entry.external_attr = self.method, 3, 0o600 << 16
         entry.file_size = entry.compress_size = self.size
@@ -216,7 +216,7 @@ def _finish_stored(paths: Sequence[Path], members: Sequence[_Member]) -> None:
 
 
 def _lay_out_deflated(name: str, members: Sequence[_Member]) -> Layout:
-    """Lay out an archive of deflated members, which are deflated from scratch files, one per tensor."""
+    """Lay out an archive with deflated members. Each tensor is first copied to a scratch file."""
     files = [TargetFile(name, 0)]
     for index, member in enumerate(members):
         files.append(TargetFile(f".{name}.{index}", member.size, ((0, member.header),), scratch=True))

@@ -81,7 +81,7 @@ class _Onnx:
     ) -> Layout:
         """Lay out a model and its data files of at most ``max_size`` bytes, or one data file if that is None.
 
-        A larger tensor gets a data file of its own. Tensors that share bytes in the source share them again.
+        A larger tensor gets a data file of its own. Tensors that share bytes continue to share them.
         """
         ends, found = [0], {}
         offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
@@ -251,8 +251,8 @@ def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
 def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
     """Serialize a message without the field ``name``. Return the bytes before it and those after it.
 
-    Fields are in the order of their numbers. The bytes before it end with its tag and ``size``, unless
-    ``size`` is None.
+    Fields are in the order of their numbers. The first bytes end with its tag and ``size``, unless ``size``
+    is None.
     """
     number = message.DESCRIPTOR.fields_by_name[name].number
     lower, higher = type(message)(), type(message)()

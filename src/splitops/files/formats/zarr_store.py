@@ -40,7 +40,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         """Allow the chunks of an array to be read.
 
         Raises:
-            FileError: the array has an invalid name or rank.
+            FileError: the rank exceeds the limit, or the name leads out of the folder.
         """
         if len(array.shape) > MAX_RANK:
             raise FileError(f"{shown(name)} has rank {len(array.shape)}, more than the limit of {MAX_RANK}")
