@@ -35,7 +35,7 @@ class ChunkedArray(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
+        """Number of elements along each axis."""
         ...
 
     @property

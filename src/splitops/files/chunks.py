@@ -104,7 +104,7 @@ class ChunkCopies:
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that identifies these copies."""
+        """Return a string that is equal only for equal copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:

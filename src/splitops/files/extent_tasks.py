@@ -62,7 +62,7 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that identifies these copies."""
+        """Return a string that is equal only for equal copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
@@ -183,7 +183,7 @@ class ExtentTask:
     def locate(self, index: int) -> tuple[int, str]:
         """Return the index of an extent's target, and text for a message about the extent's position."""
         extent = self.extents[index]
-        return extent.target, f"from byte {extent.target_offset} on"
+        return extent.target, f"starting at byte {extent.target_offset}"
 
     @contextmanager
     def _open_targets(self, files: Files) -> Iterator[Mapping[int, int]]:

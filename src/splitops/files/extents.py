@@ -354,7 +354,7 @@ def _intersect(before: Extent, after: Extent) -> Iterator[Extent]:
         for index in range(after.runs):
             yield from _clip_to_run(before, slice_runs(after, index, index + 1))
     else:
-        # The inverse of the case above: each run of `before` contains runs of `after`.
+        # As above, with the two extents swapped: each run of `before` contains runs of `after`.
         for index in range(before.runs):
             for found in _clip_to_run(invert(after), invert(slice_runs(before, index, index + 1))):
                 yield invert(found)

@@ -270,7 +270,7 @@ class FolderRun(Run):
             for offset, data in target.literals:
                 if LocalFile(draft).read(offset, len(data)) != data:
                     name = shown_path(target.name)
-                    raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
+                    raise FileError(f"{name} does not read back as it was written, starting at byte {offset}")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Create the targets without their tensors, or keep those of an interrupted run."""

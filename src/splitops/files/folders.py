@@ -36,10 +36,7 @@ MAX_SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file without tensors in the folder of a model.
-
-    ``shared`` is False for a file, such as an index, that does not fit other files with the same tensors.
-    """
+    """A small file without tensors in a model's folder. It is ``shared`` unless it lists tensor files."""
 
     name: str
     source: Source
@@ -47,7 +44,7 @@ class SidecarFile:
 
 
 def name_piece(stem: str, number: int, count: int, ending: str) -> str:
-    """Return the name of one of several numbered files, in the form of transformers and llama.cpp.
+    """Return the name of file ``number`` (from 1) of ``count``, in the form of transformers and llama.cpp.
 
     Examples:
         >>> name_piece("model", 1, 3, ".safetensors")

@@ -1,7 +1,8 @@
 """The journal of a run: records finished tasks on disk, so that an interrupted run can be resumed.
 
-The file has one line of JSON per step. A line is appended after its bytes are flushed to disk. The first
-malformed line, such as a half line after a crash, is dropped with all later ones: those tasks run again.
+The file has a line of JSON for the plan and one for each finished task, which is appended after the task is
+flushed to disk. The first malformed line, such as a half line after a crash, is dropped with all later ones:
+those tasks run again.
 """
 
 from __future__ import annotations

@@ -60,17 +60,17 @@ class LazyTensor:
 
     @property
     def name(self) -> str:
-        """Name of the tensor in the file."""
+        """Name of the tensor in the file; empty if the format has no names."""
         return self.stored.name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the box."""
+        """Shape of the box that is selected."""
         return tuple(_count(found) for found in self._ranges if isinstance(found, range))
 
     @property
     def ndim(self) -> int:
-        """Rank of the box."""
+        """Number of axes of the box."""
         return len(self.shape)
 
     @property

@@ -196,8 +196,9 @@ def plan_contents_by_size(
         made = _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
         size = next(target.size for target in made.targets if target.name == name)
         if size > max_size:
-            what = f"{shown(name)} has {size} bytes, more than {max_size}: tensors in the model stay in it"
-            made = replace(made, warnings=(*made.warnings, what))
+            what = f"{shown(name)} has {size} bytes, more than {max_size}"
+            why = "tensors inside the model are not moved to data files"
+            made = replace(made, warnings=(*made.warnings, f"{what}: {why}"))
         return made
     if not isinstance(to, ShardedFormat):
         raise FileError(

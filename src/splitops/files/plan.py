@@ -77,7 +77,7 @@ class FilePlan(PlannedFiles):
                 because it had other arguments or its sources have changed.
         """
         how, address = fill_options(options), is_address(self.folder)
-        alone = "targets at an address" if address else self.copies.one_process
+        alone = "targets at a URL" if address else self.copies.one_process
         if how["checksums"] is not None:
             self._reject_checksums(how["checksums"])
         if how["cluster"] is not None and alone:
@@ -96,11 +96,11 @@ class FilePlan(PlannedFiles):
         for source in self.sources:
             there = os.path.realpath(source.path)
             if own == there or (isinstance(source, LocalFolder) and is_in(there)):
-                raise FileError(f"the checksums file {shown_path(path)} would replace a source")
+                raise FileError(f"the checksum file {shown_path(path)} would replace a source")
         inside = isinstance(self.copies, ChunkCopies)
         for target in self.targets:
             place = os.path.join(folder, target.name)
             if own == place or (target.folder and inside and is_in(place)):
                 raise FileError(
-                    f"the checksums file {shown_path(path)} would replace the target {shown(target.name)}"
+                    f"the checksum file {shown_path(path)} would replace the target {shown(target.name)}"
                 )

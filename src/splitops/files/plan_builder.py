@@ -61,7 +61,8 @@ def read(
         path: the file, or its name in ``folder``.
         like: its format; None to infer it from the file name.
         folder: the folder in which it was found. Links may lead out of it only if the folder allows that.
-        allow_links: without ``folder``, whether links to files that it refers to may lead out of its folder.
+        allow_links: whether links to files that it refers to may lead out of its folder. Ignored with
+            ``folder``.
 
     Raises:
         FileError: the file is missing or malformed, or its format is unknown.
@@ -78,13 +79,13 @@ def open_source(
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(
-            f"{given.name}: {form.name} cannot be read from an address, only {', '.join(_BY_RANGES)}: "
-            "download the file first"
+            f"{given.name}: {form.name} files cannot be read from a URL; only {', '.join(_BY_RANGES)} can. "
+            "Download the file first"
         )
     if is_compressed(path) and form.name not in _FORWARDS:
         raise FileError(
-            f"{given.name}: compressed {form.name} cannot be read, only {', '.join(_FORWARDS)}: "
-            "decompress the file first"
+            f"{given.name}: compressed {form.name} files cannot be read; only {', '.join(_FORWARDS)} can. "
+            "Decompress the file first"
         )
     if is_address(path):
         return RemoteFile(path)
@@ -169,7 +170,7 @@ def plan_tensor_split(
     tensors = list(contents.tensors) if others else [stored]
     [own] = [index for index, each in enumerate(tensors) if each is stored]
     whole = locate_tensors(tensors)
-    whole[own] = 0  # no bytes: its parts have extents
+    whole[own] = 0  # an empty range, because its parts have extents
     moved: list[Extent] = []
     layout: Layout | None = None
     before: tuple[int, ...] = ()
@@ -195,7 +196,7 @@ def plan_tensor_split(
 
 
 def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
-    """Return the file names of ``count`` parts.
+    """Return the file names of ``count`` parts. Raise FileError if there are too many.
 
     Examples:
         >>> name_parts("x", 11, ".npy")[9:]
@@ -336,7 +337,8 @@ def adapt(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> li
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
         file = contents.sources[0].name
         raise FileError(
-            f"{file} has a tensor without a name, which cannot be named {shown(_NAMELESS)}: that name is used"
+            f"{file} has a tensor without a name, which cannot be named {shown(_NAMELESS)}, because another "
+            "tensor has that name"
         )
     return [to.adapt(tensor._replace(name=tensor.name or _NAMELESS)) for tensor in tensors]
 
@@ -385,7 +387,7 @@ def plan_tensor_merge(
     merged = make_part_extents(whole._replace(file=file, offset=offset), plan, places)
     targets.extents.append(Extents.from_extents(merged).invert())
     others = locate_tensors(tensors)
-    others[at] = 0  # no bytes: the parts have extents
+    others[at] = 0  # an empty range, because the parts have extents
     targets.extents.append(extents_from_ranges(others, layout.places))
     made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return targets.plan(path.name, path.parent, sources, read_tensors, [made])

@@ -43,7 +43,7 @@ class RunOptions(TypedDict, total=False):
         sha256: whether the report contains the SHA-256 of each file.
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
             File names in it are relative to its folder.
-        memory: bytes for the buffers; 64 MiB by default. Most runs need at least 4 MiB, uploads 15 MiB.
+        memory: bytes for the buffers; 64 MiB by default. Most runs need at least 4 MiB; uploads need more.
         progress: called about every 50 ms, or after each chunk. An exception that it raises stops the run.
         cluster: address of a Dask scheduler, or a ``distributed.Client``, whose workers execute the tasks.
             They must see the folders of the sources and targets at the same paths.
@@ -152,7 +152,7 @@ class Report:
         files: each of these files, with its size in bytes.
         bytes: tensor bytes in these files.
         resumed: how many of these bytes an earlier run had already copied.
-        replaced: staging folder of an interrupted run that this run has deleted, or None.
+        replaced: staging folder of an interrupted run, which this run has deleted; None if there was none.
         sha256: SHA-256 of each file that is not a folder, if it was requested.
     """
 
@@ -184,7 +184,7 @@ class Kept(str):
 
     def __new__(cls, folder: Path | None, done: int, total: int) -> Kept:
         """Build the note. If a folder was kept, its text explains how to continue the run."""
-        said = f"nothing of {total} bytes is kept"
+        said = f"none of the {total} bytes are kept"
         if folder is not None:
             said = (
                 f"{done} of {total} bytes are kept in {shown_path(folder)}: a run with resume=True continues "

@@ -69,7 +69,7 @@ class Run(ABC):
         """Raise FileError if a source has changed since the run began."""
         for source, before in zip(self.plan.sources, self.before, strict=True):
             if source.read_identity() != before:
-                raise FileError(f"{source.name} has changed while it was read")
+                raise FileError(f"{source.name} has changed while it was being read")
 
     @contextlib.contextmanager
     def convert_errors(self) -> Iterator[None]:

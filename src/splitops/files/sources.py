@@ -36,12 +36,12 @@ class Source(ABC):
 
     @cached_property
     def name(self) -> str:
-        """Name in messages."""
+        """Name of the source in messages."""
         return shown_path(self.path)
 
     @cached_property
     def size(self) -> int:
-        """Size in bytes."""
+        """Size of the source in bytes."""
         raise NotImplementedError
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Source(ABC):
 
 @contextlib.contextmanager
 def _convert_errors(verb: str, name: str) -> Iterator[None]:
-    """Convert any error in the block into the :class:`FileError` "cannot <verb> <name>: <reason>"."""
+    """Convert any error but a FileError into the :class:`FileError` "cannot <verb> <name>: <reason>"."""
     try:
         yield
     except FileError:
@@ -143,7 +143,7 @@ class LocalFile(Source):
 
     @cached_property
     def real(self) -> str:
-        """The path without symbolic links."""
+        """The path with all symbolic links resolved."""
         return os.path.realpath(self.path)
 
     def read(self, offset: int, size: int) -> bytes:

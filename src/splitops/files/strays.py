@@ -48,7 +48,7 @@ def warn_of_strays(
 
 
 def warn_of_leftovers(plan: FilePlan, pattern: str) -> FilePlan:
-    """Return the plan, with a warning if other files that match ``pattern`` are next to its targets.
+    """Return the plan, with a warning if other files in its folder match the regex ``pattern``.
 
     Such files, for example those of an earlier split into more files, look as if they belonged to the new
     ones. Sources of the plan do not count. A folder at a URL is not searched.

@@ -41,7 +41,7 @@ class Files:
     staging: StagingFolder | None = None
 
     def select(self, sources: Collection[int], targets: Collection[int]) -> Files:
-        """Return the files of one task, with paths that are valid on a worker."""
+        """Return the files with the given indices, with paths that are valid on a worker."""
         read = {index: self._get_worker_path(self.sources[index]) for index in sources}
         return Files(
             read, {index: self._get_worker_path(self.targets[index]) for index in targets}, self.sync

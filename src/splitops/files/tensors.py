@@ -119,7 +119,7 @@ def make_array_tensor(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], code: str, **other: Any
 ) -> StoredTensor:
     """Describe a tensor that is stored like a NumPy array. ``other`` sets more fields of it."""
-    # Operators reject an unknown type by their own rule on types.
+    # The type rules of the operators reject an unknown type.
     kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
     unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
     return StoredTensor(name, shape, code, unit, 0, size, kind, dtype)._replace(**other)
@@ -128,10 +128,7 @@ def make_array_tensor(
 def make_packed_tensor(
     name: str, shape: tuple[int, ...], element_type: ElementType, place: tuple[int, int], file: int = 0
 ) -> StoredTensor:
-    """Describe a tensor that is packed as in :mod:`splitops.spec.elements.packing`.
-
-    ``place`` is its offset and size in bytes.
-    """
+    """Describe a tensor at ``place`` (offset, size), packed as in :mod:`splitops.spec.elements.packing`."""
     unit = get_unit(element_type) if element_type.bits else BYTE
     dtype = None if element_type.packed or not element_type.bits else element_type.numpy
     return StoredTensor(name, shape, str(element_type), unit, *place, element_type, dtype, file)
@@ -156,9 +153,7 @@ def to_row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bo
 def make_part_extents(
     tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]
 ) -> list[Extent]:
-    """Make the extents that copy the parts of a tensor to ``places``: pairs of a target and an offset.
-
-    Empty parts get no extent.
+    """Make the extents that copy the parts of a tensor to ``places`` (target, offset). Empty parts get none.
 
     Raises:
         FileError: a part begins or ends inside a unit of the tensor.

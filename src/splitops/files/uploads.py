@@ -258,7 +258,7 @@ class _TargetContent:
                 yield begin - window.start, data[begin - offset : end - offset]
 
     def note(self, data: bytes, *, sha256: bool) -> None:
-        """Update the checksums with the next bytes."""
+        """Update the CRC-32 and, with ``sha256``, the SHA-256 with the next bytes."""
         self.checksum = crc32(np.frombuffer(data, np.uint8), self.checksum)
         if sha256:
             self.digest.update(data)
@@ -272,8 +272,8 @@ def make_uploads(plan: PlannedFiles) -> Uploads:
 class Uploads:
     """New files in one file system, which are only visible after :meth:`publish`.
 
-    As a context manager, it removes new files after an error, even if they are already published. A replaced
-    file cannot be restored: the error then lists the files with the new contents and those with the old ones.
+    As a context manager, it removes new files after an error, even if they are already published. Replaced
+    files cannot be restored: the error then lists them, and the existing files that were not replaced.
 
     Attributes:
         addresses: URLs of the files.
@@ -303,9 +303,10 @@ class Uploads:
         replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
         if replaced:
             kept = [each for each in self.addresses if each in self._before and each not in replaced]
-            said = f"new: {format_list(replaced) or 'none'}; unchanged: {format_list(kept) or 'none'}"
+            but = f", but not {format_list(kept)}" if kept else ""
+            said = f"The run has already replaced {format_list(replaced)}{but}"
             if isinstance(error, FileError):
-                raise FileError(f"{error.message}; {said}") from error
+                raise FileError(f"{error.message}. {said}") from error
             assert error is not None
             error.add_note(said)
 

@@ -45,7 +45,7 @@ class Contents:
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        """Reject names that are not valid text: names in HDF5 files may have any bytes."""
+        """Reject tensor names that are not valid UTF-8. Names in HDF5 files may have any bytes."""
         try:
             "".join(iter_field(self.tensors, "name")).encode()
         except UnicodeEncodeError:

@@ -25,7 +25,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
-"""Maximum bytes of a header, as in safetensors: ten times the longest in use, which have a vocabulary."""
+"""Maximum bytes of a header, as in safetensors. The longest in use have a tenth of that, for a vocabulary."""
 _MAX_ITEMS: Final = 1 << 22
 """Maximum number of items in an array of strings: ten times the largest vocabularies."""
 _MAX_RANK: Final = 4
@@ -124,7 +124,7 @@ class _Gguf:
             wanted = numbers.get("split.tensors.count")
             if wanted not in (None, len(tensors)):
                 raise FileError(
-                    f"{source.name} and its other files have {len(tensors)} tensors, not {wanted}"
+                    f"{source.name} and its other files have {len(tensors)} tensors, but declare {wanted}"
                 )
         names: set[str] = set()
         for tensor in tensors:
@@ -162,7 +162,7 @@ class _Gguf:
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
         if count > _MAX_PIECES:
             raise FileError(
-                f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}: set a larger one"
+                f"a GGUF model has at most {_MAX_PIECES} files, but this needs {count}: set a larger size"
             )
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
         if number:  # llama.cpp reads the keys of the first file only, but the alignment of each
@@ -298,7 +298,7 @@ def _read_header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     for tensor in stated.values():
         if tensor.offset != end:
             raise _MalformedError(
-                f"{tensor.label} begins at byte {tensor.offset} of the data, but the next free one is {end}"
+                f"{tensor.label} begins at byte {tensor.offset} of the data, but the next free byte is {end}"
             )
         if (last := start + end + tensor.size) > source.size:
             raise _MalformedError(f"{tensor.label} ends at byte {last}, but the file has {source.size} bytes")

@@ -28,7 +28,7 @@ from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.spec.elements.types import is_builtin
 
 _BLOCK: Final = 1 << 20
-"""Approximate bytes that are read at a time from a dataset without chunks."""
+"""Approximate number of bytes to read at a time from a dataset without chunks."""
 _MASK_BYTES: Final = 4
 
 

@@ -161,7 +161,7 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
     header = read_header(file, name, size)
     accept(header)
     data = bytearray()
-    while len(data) < header.data_bytes:  # in steps: the declared size may be false
+    while len(data) < header.data_bytes:  # in steps, because the declared size may be wrong
         block = file.read(min(1 << 20, header.data_bytes - len(data)))
         if not block:
             raise _make_error(name, f"it is truncated after {len(data)} of {header.data_bytes} bytes")

@@ -5,8 +5,8 @@ only the initializers. Their bytes are in the order of the source: in one data f
 size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as onnx-ir
 aligns them, and all keep the alignment of the source.
 
-External data of other tensors, such as those of subgraphs, node attributes and functions, is written into the
-model: their names need not be unique.
+External data of other tensors, such as those of subgraphs, node attributes and functions, is written into
+the model, because their names need not be unique.
 
 Source: ``TensorProto.external_data`` in ``onnx.proto``, and https://protobuf.dev/programming-guides/encoding.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ALIGNED: Final = 1 << 20
 _ALIGNMENT: Final = 1 << 16
 _MAX_ENTRY: Final = 1 << 10
-"""Maximum bytes by which the entry of an initializer grows in the model when its data moves."""
+"""Maximum bytes by which the entry of an initializer in the model grows if its data moves."""
 _HOLDERS: Final = frozenset(
     f"{kind}Proto" for kind in ("Graph", "Node", "Attribute", "Function", "TrainingInfo", "SparseTensor")
 )

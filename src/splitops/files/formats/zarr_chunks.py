@@ -88,7 +88,10 @@ def choose_chunks(
     described = _read_description(source, before.name)
     levels = _get_levels(described)
     if tuple(described["shape"]) != before.shape or levels[0] != before.chunks:
-        raise FileError(f"{shown_path(source.path / before.name)}: two descriptions of this array differ")
+        raise FileError(
+            f"{shown_path(source.path / before.name)}: the shape or the chunks of this array differ between "
+            "its zarr.json and the metadata of its group. Call zarr.consolidate_metadata() on the group first"
+        )
     attributes = described.get("attributes", {})
     as_stored = _can_check(described["codecs"]) and _is_last_chunk(tensor, before, offset)
     narrow = not as_stored and _can_read_levels(described)

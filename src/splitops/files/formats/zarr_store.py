@@ -77,7 +77,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             if end - begin > self._limit(key):
                 raise FileError(
                     f"{shown_path(self._folder.path / key)}: {end - begin} bytes of it are needed, but its "
-                    f"array has chunks of at most {self._limit(key)}"
+                    f"array has chunks of at most {self._limit(key)} bytes"
                 )
             return buffer.from_bytes(read_range(file, begin, max(0, end - begin)))
 
