@@ -547,7 +547,7 @@ def test_a_source_that_is_written_to_is_one_error(source, tmp_path):
     def progress(done: int, total: int) -> None:
         os.utime(source, ns=(0, 0))
 
-    with pytest.raises(FileError, match="changed while it was read"):
+    with pytest.raises(FileError, match="has changed while it was being read"):
         plan(source, tmp_path / "out").run(memory=MEMORY, progress=progress)
     assert sorted(os.listdir(tmp_path)) == ["x.npy"]
 
