@@ -110,8 +110,14 @@ class SplitNode:
         error, schema = self.error, self.as_written
         if error is None or self.unread is not None:
             return () if error is None else (error,)
-        given: Any = (self.attributes, self.facts)
-        found = find_faults(schema or self.schema, *given, outputs=len(self.outputs), where=self.where)
+        found = find_faults(
+            schema or self.schema,
+            self.attributes,
+            self.facts,
+            outputs=len(self.outputs),
+            where=self.where,
+            first=error if schema is None else None,
+        )
         # A node with the attributes of another version is checked by the rules of that version.
         return (error, *(one for one in found if one.message != error.message))
 
