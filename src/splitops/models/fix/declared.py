@@ -30,23 +30,24 @@ class Declarations:
         self._parts: dict[tuple[str | None, str | None], SplitNode] = {}
         """All splits seen, keyed by graph path and output name."""
 
-    def repair(self, walked: Walked) -> None:
+    def repair(self, walked: Walked) -> bool:
         """Correct all wrong declarations of a model, except those of inputs, if a part is declared wrongly.
 
-        A wrong declaration of a part usually makes later declarations wrong, too.
+        A wrong declaration of a part usually makes later declarations wrong, too. Return whether a part is.
         """
         wrong = [*find_contradictions(walked), *self._find_replaced(walked.found)]
         for split_node in walked.splits:
             named = ((split_node.where.graph, value.name) for value in split_node.node.outputs if value.name)
             self._parts.update(dict.fromkeys(named, split_node))
         if not wrong:
-            return
+            return False
         others = (find_contradiction(walked.found, value) for value in walked.found.values)
         _declare([one for one in others if one is not None])
         self.repairs += [
             (split_node, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))
             for split_node, one in wrong
         ]
+        return True
 
     def _find_replaced(self, found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
         """Yield the contradictions of values that were outputs of a split before other nodes replaced it."""

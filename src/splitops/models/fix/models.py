@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
-from splitops.models.abstract_values import AbstractValue
 from splitops.models.check import baked
 from splitops.models.check.checking import Walked, examine_nodes, walk_model
 from splitops.models.check.findings import Finding, Severity
@@ -17,7 +16,7 @@ from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
 from splitops.models.fix.cleared_sizes import declare_cleared
 from splitops.models.fix.declared import Declarations, Repair
-from splitops.models.fix.driver import ModelSnapshot, ValueName, fix_splits
+from splitops.models.fix.driver import ModelSnapshot, fix_splits
 from splitops.models.fix.functions import ConvertedFunctions
 from splitops.models.fix.limits import find_max_outputs
 from splitops.models.fix.opening import Opening
@@ -26,9 +25,8 @@ from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.openvino.nodes import get_output_values
 from splitops.models.formats.walk import has_layers
+from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import get_abstract_value
-from splitops.models.graph.onnx_editor import OnnxEditor
-from splitops.models.graph.openvino_editor import OpenVINOEditor
 from splitops.models.graph.provenance import record_fix
 from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.split_nodes import SplitNode
@@ -47,12 +45,17 @@ def fix_model(
         if "openvino" not in target.formats:
             problem = f"{target.name} does not read OpenVINO IR: convert the model to ONNX"
             raise ModelError(problem, model.where)
-    declarations = Declarations()
-    edited, splits, last = fix_nodes(model, targets, unbind, opening=opening, on_look=declarations.repair)
+    functions, declarations = ConvertedFunctions(model), Declarations()
+    edited = functions.edited
+    look = partial(take_snapshot, edited, model.where, targets, unbind, opening, declarations.repair)
+    splits, last = fix_splits(look, targets, unbind)
+    splits = functions.add_reasons(splits)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
         declare_cleared(edited, model.where)
-    walked = walk_model(edited, model.where)
-    declarations.repair(walked)
+    walked = last.walked
+    if not (last.is_current and walked.found.is_complete):
+        walked = walk_model(edited, model.where)
+        declarations.repair(walked)
     splits = _add_repairs(splits, declarations.repairs)
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
     runtimes = tuple(target.label for target in targets)
@@ -113,62 +116,33 @@ def _drop_reported(splits: Sequence[SplitReport], found: Sequence[Finding]) -> t
     return tuple(one for one in found if (one.code, one.where.graph, one.where.node) not in named)
 
 
-def fix_nodes(
-    model: CheckedModel,
-    targets: Sequence[Target],
-    unbind: Unbind | None,
-    *,
-    repair: bool = True,
-    opening: Opening | None = None,
-    on_look: Callable[[Walked], None] | None = None,
-) -> tuple[ir.Model, tuple[SplitReport, ...], ModelSnapshot]:
-    """Fix a copy of a model.
-
-    With ``repair``, also repair rule violations. Call ``on_look`` with the inferred model before each pass.
-
-    Returns:
-        The fixed copy, the reports of the splits, and the last snapshot.
-    """
-    functions = ConvertedFunctions(model)
-    edited = functions.edited
-    look = partial(take_snapshot, edited, model.where, targets, unbind, opening, on_look)
-    splits, last = fix_splits(look, targets, unbind, repair=repair)
-    return edited, functions.add_reasons(splits), last
-
-
 def take_snapshot(
     model: ir.Model,
     where: Where,
     targets: Sequence[Target],
     unbind: Unbind | None = None,
     opening: Opening | None = None,
-    on_look: Callable[[Walked], None] | None = None,
+    repair_declarations: Callable[[Walked], bool] = lambda _: False,
 ) -> ModelSnapshot:
-    """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass."""
-    limit = find_max_outputs(targets)
-    calls: dict[ir.Node, list[SplitNode]] = {}
+    """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass.
 
-    def on_split(split_node: SplitNode) -> None:
-        calls.setdefault(split_node.node, []).append(split_node)
-
+    ``repair_declarations`` corrects the declarations of the model, and returns whether it did.
+    """
+    splits: list[SplitNode] = []
     # Forward inference: a size that a split implies for its own input may be wrong until the split has run.
     sizes = None if opening is None else baked.OpenSizes.from_model(model)
-    found = ForwardInterpreter(model, where, on_split, given=None if sizes is None else sizes.given).run()
-    if on_look is not None:
-        on_look(Walked(found, [split_node for split_nodes in calls.values() for split_node in split_nodes]))
+    found = ForwardInterpreter(
+        model, where, splits.append, given=None if sizes is None else sizes.given
+    ).run()
+    walked = Walked(found, splits)
+    is_repaired = repair_declarations(walked)
     found.annotate()
-    to_open = None if sizes is None else sizes.describe_baked
-    context = ModelContext.from_model(model)
-    if not has_layers(model):
-        onnx = FixWriter(OnnxEditor(model, where), unbind, limit, opening)
-        return ModelSnapshot(calls, context, onnx, _get_outputs, found.index_by_name, to_open)
-    # Names of inner values may change, so only the outputs are compared.
-    results: dict[ValueName, AbstractValue] = {
-        (None, name): get_abstract_value(value) for name, value in get_output_values(model).items()
-    }
-    writer = FixWriter(OpenVINOEditor(model, where), unbind, limit, opening)
-    return ModelSnapshot(calls, context, writer, lambda node, path: results, lambda: results, to_open)
-
-
-def _get_outputs(node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:
-    return {(path, value.name): get_abstract_value(value) for value in node.outputs if value.name}
+    outputs = get_output_values(model).items() if has_layers(model) else None
+    return ModelSnapshot(
+        walked,
+        ModelContext.from_model(model),
+        FixWriter(make_editor(model, where), unbind, find_max_outputs(targets), opening),
+        None if outputs is None else {(None, name): get_abstract_value(value) for name, value in outputs},
+        None if sizes is None else sizes.describe_baked,
+        is_current=not is_repaired and sizes is None,
+    )

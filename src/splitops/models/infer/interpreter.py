@@ -65,12 +65,14 @@ class InferenceResult:
         paths: path of the graph of each value; None is the main graph.
         sizes: sizes of the model's symbols that are implied by splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
+        is_complete: False if a split implies more about its own input; see :class:`ForwardInterpreter`.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     keeps_types: bool = False
+    is_complete: bool = True
 
     def get_declared(self, value: ir.Value) -> AbstractValue:
         """Return the declared type and shape of a value. This is fast if there is none."""
@@ -489,7 +491,7 @@ class ForwardInterpreter(ShapeInterpreter):
     """
 
     def _tighten(self, *_: object) -> None:
-        pass
+        self.found.is_complete = False
 
 
 def _to_tensors(inputs: _Values) -> list[AbstractTensor]:

@@ -340,9 +340,8 @@ class SessionProgram(ABC):
 
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
-    split_nodes = [split_node for calls in seen.calls.values() for split_node in calls]
     editor = seen.writer.editor if may_be_in(nodes) else None
-    return analyse_splits(split_nodes, seen.context, editor, engine)
+    return analyse_splits(seen.walked.splits, seen.context, editor, engine)
 
 
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
