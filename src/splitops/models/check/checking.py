@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from splitops.common.progress import track
 from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, format_list, shown
-from splitops.models.abstract_values import AbstractSequence, AbstractTensor, may_be
 from splitops.models.check import baked
 from splitops.models.check.findings import Finding, Severity, make_finding
 from splitops.models.check.fragment import check_layer
@@ -26,6 +25,7 @@ from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.intended import CLEAR_RULES, find_intended_split_node, find_intended_way
+from splitops.models.infer.declarations import Contradiction, find_contradiction
 from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.split_nodes import SplitNode
@@ -302,51 +302,6 @@ def _make_limit_finding(
         fix=limit.fix,
         source=limit.source,
     )
-
-
-class Contradiction(NamedTuple):
-    """A value whose declared type or shape contradicts the inferred one."""
-
-    value: ir.Value
-    code: str
-    declared: AbstractTensor | AbstractSequence
-    found: AbstractTensor | AbstractSequence
-
-    @property
-    def message(self) -> str:
-        """The declared and the inferred type and shape, in one line."""
-        before, after = (
-            f"a sequence of {self._describe(one.element)}"
-            if isinstance(one, AbstractSequence)
-            else self._describe(one)
-            for one in (self.declared, self.found)
-        )
-        return f"output {self.value.name!r} is declared as {before}, but it is {after}"
-
-    def _describe(self, tensor: AbstractTensor) -> str:
-        return str(tensor.type if self.code == "declared.type" else tensor)
-
-
-def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return the contradiction between the declared and inferred type or shape, or None if there is none."""
-    before, after = found.get_declared(value), found.values.get(value)
-    if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
-        after, AbstractTensor | AbstractSequence
-    ):
-        return None
-    if type(before) is not type(after):
-        return Contradiction(value, "declared.type", before, after)
-    declared, inferred = (
-        known.element if isinstance(known, AbstractSequence) else known for known in (before, after)
-    )
-    if declared.type is not None and inferred.type is not None and declared.type != inferred.type:
-        return Contradiction(value, "declared.type", before, after)
-    # An empty sequence has no shape to compare, and PyTorch declares elements without the axis of a split.
-    ranks = {len(known.shape) for known in (declared, inferred) if known.shape is not None}
-    is_open = isinstance(after, AbstractSequence) and (after.length == 0 or len(ranks) > 1)
-    if not is_open and not may_be(declared.shape, inferred.shape):
-        return Contradiction(value, "declared.shape", before, after)
-    return None
 
 
 def find_contradictions(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
