@@ -467,7 +467,7 @@ class _Trials:
         """Return the sizes at which the divisions of the model change."""
         found = {0, 1, 2, 3}
         for split_node in self.ours.splits:
-            division = None if split_node.binding is None else split_node.binding.division
+            division = split_node.division
             if division is None:
                 continue
             steps: Iterable[int] = (division.count, division.chunk)
@@ -484,7 +484,7 @@ class _Trials:
 
 def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
     """Return the ends of the chunks that nodes read at constant positions, including negative positions."""
-    if all(split_node.binding is None or not _get_chunk(split_node) for split_node in ours.splits):
+    if not any(map(_get_chunk, ours.splits)):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
     for split_node in walk_model(opened.nodes, opened.where).splits:
@@ -495,8 +495,7 @@ def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> se
 
 
 def _get_chunk(split_node: SplitNode) -> int:
-    division = None if split_node.binding is None else split_node.binding.division
-    return 0 if division is None else division.chunk
+    return 0 if split_node.division is None else split_node.division.chunk
 
 
 def _run_empty(

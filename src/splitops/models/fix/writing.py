@@ -34,7 +34,6 @@ from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
 from splitops.models.split_nodes.styles import ConversionTarget
 from splitops.models.split_nodes.ways import Kind, Way, find_way, get_first_way, get_onnx_types
 from splitops.spec.operators import schema
-from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 
 _ANY_SIZE: Final = 1 << 62
@@ -303,7 +302,7 @@ class FixWriter:
             count = slice_elements(node, split_node, self._onnx)
             text = f"Slice x {count}(axis={split_node.bind().axis}, bounds computed)"
             return RewriteResult(text, _COMPUTED_BOUNDS)
-        way, size = self._find_way(node, split_node, Kind.SLICES), _find_axis_size(split_node)
+        way, size = self._find_way(node, split_node, Kind.SLICES), split_node.implied_size
         reads_bounds = not self.editor.domain and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS
         if isinstance(size, int) and size > INT32_MAX and reads_bounds:
             self._slice_two_axes(node, way, size)
@@ -389,12 +388,6 @@ class FixWriter:
             elif isinstance(builder, OpenVINOOpBuilder) and transpose.op_type == "Transpose":
                 _write_empty_layer(transpose, part, builder)
         return RewriteResult(f"{self._describe(node)}, without Transposes of empty parts")
-
-
-def _find_axis_size(split_node: SplitNode) -> Dim | None:
-    """Return the inferred size of the axis, possibly implied by the lengths, or None if it is unknown."""
-    binding, shape = split_node.binding, None if split_node.inference is None else split_node.inference.data
-    return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
 
 
 def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:

@@ -203,11 +203,7 @@ class SessionProgram(ABC):
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
             rewritten = make_key(split_node) in analysis.reasons
-            if (
-                split_node.binding is not None
-                and split_node.binding.axis is not None
-                and needs_check(split_node, analysis)
-            ):
+            if split_node.axis is not None and needs_check(split_node, analysis):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
             if may_not_iterate(loop, engine.name):  # a second test, with the inferred inputs
