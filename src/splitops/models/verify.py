@@ -24,12 +24,12 @@ import numpy.typing as npt
 from splitops.common.json_values import to_json_values
 from splitops.common.notebooks import format_html_table
 from splitops.errors import ModelError, RuleError, SplitError, Where, count_of
-from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.formats.model import CheckedModel
 from splitops.models.graph.onnx_sequences import find_consumers, find_position
+from splitops.models.infer.interpreter import infer_model
 from splitops.models.running.input_specs import InputSpec
 from splitops.models.sessions import Session, session
 from splitops.models.split_nodes import SplitNode
@@ -238,7 +238,7 @@ def _prepare_trials(
     except SplitError as error:
         # A split that no input makes valid was repaired by the fix. Otherwise, other inputs are needed.
         model = CheckedModel.read(source, weights=False, allow_links=allow_links)
-        faults = (split_node.error for split_node in walk_model(model.nodes, model.where).splits)
+        faults = (split_node.error for split_node in infer_model(model.nodes, model.where).splits)
         broken = next((fault for fault in faults if isinstance(fault, RuleError)), None)
         if broken is None or not (isinstance(error, RuleError) or isinstance(error.__cause__, RuleError)):
             raise
@@ -487,7 +487,7 @@ def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> se
     if not any(map(_get_chunk, ours.splits)):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
-    for split_node in walk_model(opened.nodes, opened.where).splits:
+    for split_node in infer_model(opened.nodes, opened.where).splits:
         readers = (reader for value in split_node.node.outputs for reader in find_consumers(value))
         positions = [find_position(reader) for reader in readers]
         found |= {_get_chunk(split_node) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}

@@ -75,16 +75,10 @@ def find_baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
 def find_baked_splits(model: ir.Model, where: Where) -> list[tuple[SplitNode, str]]:
     """Return the splits with baked lengths, each with its message."""
     sizes = OpenSizes.from_model(model)
-    found: list[tuple[SplitNode, str]] = []
-
-    def on_split(split_node: SplitNode) -> None:
-        text = sizes.describe_baked(split_node)
-        if text is not None:
-            found.append((split_node, text))
-
     # Forward inference: a size that one split implies must not hide the baked lengths of the next.
-    ForwardInterpreter(model, where, on_split, given=sizes.given).run()
-    return found
+    splits = ForwardInterpreter(model, where, given=sizes.given).run().splits
+    found = ((split_node, sizes.describe_baked(split_node)) for split_node in splits)
+    return [(split_node, text) for split_node, text in found if text is not None]
 
 
 def may_be_baked(split_node: SplitNode) -> bool:

@@ -38,7 +38,7 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split
 from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.declarations import declare_found, find_contradiction
-from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
+from splitops.models.infer.interpreter import ForwardInterpreter, infer_model
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
 from splitops.models.simplify.sequences import sequence_reads
 from splitops.models.split_nodes import Origin, SplitNode
@@ -89,7 +89,7 @@ def _fix_shapes(model: ir.Model, where: Where) -> bool:
 
     The source has the same wrong shapes, but onnx may detect them only at newer opsets. Runtimes ignore them.
     """
-    found = ShapeInterpreter(model, where, lambda _: None).run().substitute_sizes()
+    found = infer_model(model, where)
     contradictions = (find_contradiction(found, value) for value in found.values)
     wrong = [one for one in contradictions if one is not None and one.code == "declared.shape"]
     declare_found(wrong)
@@ -203,9 +203,9 @@ def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
     otherwise its lengths would always seem redundant.
     """
     if style is SplitStyle.COUNT:
-        ForwardInterpreter(edited, where, lambda site: None).run().annotate()
+        ForwardInterpreter(edited, where).run().annotate()
     else:
-        ShapeInterpreter(edited, where, lambda site: None).run().substitute_sizes().annotate()
+        infer_model(edited, where).annotate()
 
 
 # Converting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from splitops.models.check.checking import Walked, find_contradictions
+from splitops.models.check.checking import find_contradictions
 from splitops.models.fix.report import Reason
 from splitops.models.graph.split_nodes import is_split
 from splitops.models.infer.declarations import Contradiction, declare_found, find_contradiction
@@ -26,18 +26,18 @@ class Declarations:
         self._parts: dict[tuple[str | None, str | None], SplitNode] = {}
         """All splits seen, keyed by graph path and output name."""
 
-    def repair(self, walked: Walked) -> bool:
+    def repair(self, inferred: InferenceResult) -> bool:
         """Correct all wrong declarations of a model, except those of inputs, if a part is declared wrongly.
 
         A wrong declaration of a part usually makes later declarations wrong, too. Return whether a part is.
         """
-        wrong = [*find_contradictions(walked), *self._find_replaced(walked.found)]
-        for split_node in walked.splits:
+        wrong = [*find_contradictions(inferred), *self._find_replaced(inferred)]
+        for split_node in inferred.splits:
             named = ((split_node.where.graph, value.name) for value in split_node.node.outputs if value.name)
             self._parts.update(dict.fromkeys(named, split_node))
         if not wrong:
             return False
-        others = (find_contradiction(walked.found, value) for value in walked.found.values)
+        others = (find_contradiction(inferred, value) for value in inferred.values)
         declare_found([one for one in others if one is not None])
         self.repairs += [
             (split_node, f"output {one.value.name!r} declared as {one.found}", Reason(one.code, one.message))

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, SplitError, Where
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, may_be
-from splitops.models.check.checking import Walked, describe_match, find_quirks
+from splitops.models.check.checking import describe_match, find_quirks
 from splitops.models.check.limits import Limit, Repair
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
@@ -19,6 +19,7 @@ from splitops.models.fix.limits import CHOICES, Issue, find_issues
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.writing import FixWriter
 from splitops.models.graph.onnx import get_abstract_value
+from splitops.models.infer.interpreter import InferenceResult
 from splitops.models.quirks import Match, Quirk
 from splitops.models.split_nodes import SplitNode
 
@@ -33,7 +34,7 @@ ValueName = tuple[str | None, str]
 class ModelSnapshot:
     """A model at the beginning of a pass."""
 
-    walked: Walked
+    inferred: InferenceResult
     """The values and the splits of the model, by forward inference."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
@@ -43,13 +44,13 @@ class ModelSnapshot:
     describe_baked: Callable[[SplitNode], str | None] | None = None
     """Returns a message if a split has constant lengths on a dynamic axis. None if such lengths are kept."""
     is_current: bool = True
-    """Whether the model has the declarations from which ``walked`` was inferred, and no others."""
+    """Whether the model has the declarations from which ``inferred`` was inferred, and no others."""
 
     @cached_property
     def calls(self) -> Mapping[ir.Node, Sequence[SplitNode]]:
         """The splits by node: one for each call of the function around it."""
         calls: dict[ir.Node, list[SplitNode]] = {}
-        for split_node in self.walked.splits:
+        for split_node in self.inferred.splits:
             calls.setdefault(split_node.node, []).append(split_node)
         return calls
 
@@ -61,7 +62,7 @@ class ModelSnapshot:
 
     def get_values(self) -> Mapping[ValueName, AbstractValue]:
         """Return all abstract values that :meth:`get_kept_values` may return."""
-        return self.walked.found.index_by_name() if self.results is None else self.results
+        return self.inferred.index_by_name() if self.results is None else self.results
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
 from splitops.models.check import baked
-from splitops.models.check.checking import Walked, examine_nodes, walk_model
+from splitops.models.check.checking import examine_nodes
 from splitops.models.check.findings import Finding, Severity
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
@@ -28,8 +28,7 @@ from splitops.models.formats.walk import has_layers
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import get_abstract_value
 from splitops.models.graph.provenance import record_fix
-from splitops.models.infer.interpreter import ForwardInterpreter
-from splitops.models.split_nodes import SplitNode
+from splitops.models.infer.interpreter import ForwardInterpreter, InferenceResult, infer_model
 
 
 def fix_model(
@@ -52,10 +51,10 @@ def fix_model(
     splits = functions.add_reasons(splits)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
         declare_cleared(edited, model.where)
-    walked = last.walked
-    if not (last.is_current and walked.found.is_complete):
-        walked = walk_model(edited, model.where)
-        declarations.repair(walked)
+    inferred = last.inferred
+    if not (last.is_current and inferred.is_complete):
+        inferred = infer_model(edited, model.where)
+        declarations.repair(inferred)
     splits = _add_repairs(splits, declarations.repairs)
     changed = any(split.after != split.before or split.status is FixStatus.REWRITTEN for split in splits)
     runtimes = tuple(target.label for target in targets)
@@ -63,7 +62,7 @@ def fix_model(
         record_fix(edited, runtimes)
     fixed = model.write(edited, changed=changed)
     # Check the result like any other model, so that the report lists all errors that are left.
-    found = examine_nodes(edited, model.where, walked, targets, last.context)
+    found = examine_nodes(edited, model.where, inferred, targets, last.context)
     splits = _add_baked(splits, [one for one in found if one.code == baked.CODE])
     left = _drop_reported(splits, [one for one in found if one.severity is Severity.ERROR])
     untested = tuple(target for target in targets if not target.is_tested)
@@ -122,24 +121,20 @@ def take_snapshot(
     targets: Sequence[Target],
     unbind: Unbind | None = None,
     opening: Opening | None = None,
-    repair_declarations: Callable[[Walked], bool] = lambda _: False,
+    repair_declarations: Callable[[InferenceResult], bool] = lambda _: False,
 ) -> ModelSnapshot:
     """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass.
 
     ``repair_declarations`` corrects the declarations of the model, and returns whether it did.
     """
-    splits: list[SplitNode] = []
     # Forward inference: a size that a split implies for its own input may be wrong until the split has run.
     sizes = None if opening is None else baked.OpenSizes.from_model(model)
-    found = ForwardInterpreter(
-        model, where, splits.append, given=None if sizes is None else sizes.given
-    ).run()
-    walked = Walked(found, splits)
-    is_repaired = repair_declarations(walked)
-    found.annotate()
+    inferred = ForwardInterpreter(model, where, given=None if sizes is None else sizes.given).run()
+    is_repaired = repair_declarations(inferred)
+    inferred.annotate()
     outputs = get_output_values(model).items() if has_layers(model) else None
     return ModelSnapshot(
-        walked,
+        inferred,
         ModelContext.from_model(model),
         FixWriter(make_editor(model, where), unbind, find_max_outputs(targets), opening),
         None if outputs is None else {(None, name): get_abstract_value(value) for name, value in outputs},

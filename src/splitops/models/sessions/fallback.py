@@ -99,15 +99,14 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     split_nodes = tuple(replace(split_node, node=None) for split_node in iter_split_nodes(graph, where))
     if engine is None:
         return Analysis(split_nodes)
-    visited: list[SplitNode] = []
     # Forward inference: the size that a split implies for its own input may be wrong before it has run.
-    found = ForwardInterpreter(graph, where, visited.append).run()
+    found = ForwardInterpreter(graph, where).run()
     editor = None
     if whole:
         found.annotate()
         editor = OnnxEditor(graph, where) if may_be_in(graph) else None
     return replace(
-        analyse_splits(visited, ModelContext.from_model(graph), editor, engine, traced=False),
+        analyse_splits(found.splits, ModelContext.from_model(graph), editor, engine, traced=False),
         split_nodes=split_nodes,
     )
 

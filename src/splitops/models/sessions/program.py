@@ -337,7 +337,7 @@ class SessionProgram(ABC):
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
     editor = seen.writer.editor if may_be_in(nodes) else None
-    return analyse_splits(seen.walked.splits, seen.context, editor, engine)
+    return analyse_splits(seen.inferred.splits, seen.context, editor, engine)
 
 
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
