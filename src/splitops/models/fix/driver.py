@@ -11,15 +11,20 @@ import onnx_ir as ir
 
 from splitops.errors import ModelError, SplitError, Where
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, may_be
+from splitops.models.check.baked import OpenSizes
 from splitops.models.check.checking import describe_match, find_quirks
 from splitops.models.check.limits import Limit, Repair
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
-from splitops.models.fix.limits import CHOICES, Issue, find_issues
+from splitops.models.fix.limits import CHOICES, Issue, find_issues, find_max_outputs
+from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
 from splitops.models.fix.writing import FixWriter
+from splitops.models.formats.openvino.nodes import get_output_values
+from splitops.models.formats.walk import has_layers
+from splitops.models.graph.editors import make_editor
 from splitops.models.graph.onnx import get_abstract_value
-from splitops.models.infer.interpreter import InferenceResult
+from splitops.models.infer.interpreter import ForwardInterpreter, InferenceResult
 from splitops.models.quirks import Match, Quirk
 from splitops.models.split_nodes import SplitNode
 
@@ -45,6 +50,35 @@ class ModelSnapshot:
     """Returns a message if a split has constant lengths on a dynamic axis. None if such lengths are kept."""
     is_current: bool = True
     """Whether the model has the declarations from which ``inferred`` was inferred, and no others."""
+
+    @classmethod
+    def take(
+        cls,
+        model: ir.Model,
+        where: Where,
+        targets: Sequence[Target],
+        unbind: Unbind | None = None,
+        opening: Opening | None = None,
+        repair_declarations: Callable[[InferenceResult], bool] = lambda _: False,
+    ) -> ModelSnapshot:
+        """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass.
+
+        ``repair_declarations`` corrects the declarations of the model, and returns whether it did.
+        """
+        sizes = None if opening is None else OpenSizes.from_model(model)
+        # Forward inference: a size that a split implies for its own input may be wrong before it has run.
+        inferred = ForwardInterpreter(model, where, given=None if sizes is None else sizes.given).run()
+        is_repaired = repair_declarations(inferred)
+        inferred.annotate()
+        outputs = get_output_values(model).items() if has_layers(model) else None
+        return cls(
+            inferred,
+            ModelContext.from_model(model),
+            FixWriter(make_editor(model, where), unbind, find_max_outputs(targets), opening),
+            None if outputs is None else {(None, name): get_abstract_value(value) for name, value in outputs},
+            None if sizes is None else sizes.describe_baked,
+            is_current=not is_repaired and sizes is None,
+        )
 
     @cached_property
     def calls(self) -> Mapping[ir.Node, Sequence[SplitNode]]:

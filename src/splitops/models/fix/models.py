@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import onnx_ir as ir
-
-from splitops.errors import ModelError, Where
+from splitops.errors import ModelError
 from splitops.models.check import baked
 from splitops.models.check.checking import examine_nodes
 from splitops.models.check.findings import Finding, Severity
-from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
 from splitops.models.fix.cleared_sizes import declare_cleared
 from splitops.models.fix.declared import Declarations, Repair
 from splitops.models.fix.driver import ModelSnapshot, fix_splits
 from splitops.models.fix.functions import ConvertedFunctions
-from splitops.models.fix.limits import find_max_outputs
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixReport, FixStatus, Reason, SplitReport, Unbind
-from splitops.models.fix.writing import FixWriter
 from splitops.models.formats.model import CheckedModel
-from splitops.models.formats.openvino.nodes import get_output_values
-from splitops.models.formats.walk import has_layers
-from splitops.models.graph.editors import make_editor
-from splitops.models.graph.onnx import get_abstract_value
 from splitops.models.graph.provenance import record_fix
-from splitops.models.infer.interpreter import ForwardInterpreter, InferenceResult, infer_model
+from splitops.models.infer.interpreter import infer_model
 
 
 def fix_model(
@@ -46,7 +37,7 @@ def fix_model(
             raise ModelError(problem, model.where)
     functions, declarations = ConvertedFunctions(model), Declarations()
     edited = functions.edited
-    look = partial(take_snapshot, edited, model.where, targets, unbind, opening, declarations.repair)
+    look = partial(ModelSnapshot.take, edited, model.where, targets, unbind, opening, declarations.repair)
     splits, last = fix_splits(look, targets, unbind)
     splits = functions.add_reasons(splits)
     if any(reason.code == baked.CODE for split in splits for reason in split.reasons):
@@ -113,31 +104,3 @@ def _drop_reported(splits: Sequence[SplitReport], found: Sequence[Finding]) -> t
         for reason in split.reasons
     }
     return tuple(one for one in found if (one.code, one.where.graph, one.where.node) not in named)
-
-
-def take_snapshot(
-    model: ir.Model,
-    where: Where,
-    targets: Sequence[Target],
-    unbind: Unbind | None = None,
-    opening: Opening | None = None,
-    repair_declarations: Callable[[InferenceResult], bool] = lambda _: False,
-) -> ModelSnapshot:
-    """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass.
-
-    ``repair_declarations`` corrects the declarations of the model, and returns whether it did.
-    """
-    # Forward inference: a size that a split implies for its own input may be wrong until the split has run.
-    sizes = None if opening is None else baked.OpenSizes.from_model(model)
-    inferred = ForwardInterpreter(model, where, given=None if sizes is None else sizes.given).run()
-    is_repaired = repair_declarations(inferred)
-    inferred.annotate()
-    outputs = get_output_values(model).items() if has_layers(model) else None
-    return ModelSnapshot(
-        inferred,
-        ModelContext.from_model(model),
-        FixWriter(make_editor(model, where), unbind, find_max_outputs(targets), opening),
-        None if outputs is None else {(None, name): get_abstract_value(value) for name, value in outputs},
-        None if sizes is None else sizes.describe_baked,
-        is_current=not is_repaired and sizes is None,
-    )

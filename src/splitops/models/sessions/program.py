@@ -20,7 +20,6 @@ from splitops.models.engines.empty_tensors import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.fix.driver import ModelSnapshot, fix_splits
-from splitops.models.fix.models import take_snapshot
 from splitops.models.formats.walk import has_layers, iter_all_nodes
 from splitops.models.quirks import may_be_in
 from splitops.models.running.input_specs import InputSpec
@@ -196,7 +195,7 @@ class SessionProgram(ABC):
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in iter_all_nodes(nodes) if may_not_iterate(node, engine.name)]
         declared = {} if is_ir else forget_shapes(nodes)
-        look = partial(take_snapshot, nodes, self._where, (target,))
+        look = partial(ModelSnapshot.take, nodes, self._where, (target,))
         first = look()
         checks = Checks(first.writer.editor)
         analysis = _analyse(first, nodes, engine)
