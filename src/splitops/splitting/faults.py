@@ -21,7 +21,7 @@ _FOLLOWING: Final = (
     (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # a removed attribute may have set the lengths
     (_LAST, _NUMBERS),  # a sum without one of its lengths means nothing
 )
-"""Pairs of sets of rules: after a broken rule of the second set, rules of the first are not reported."""
+"""Pairs of sets of rules. Once a rule of the second set is broken, those of the first are not reported."""
 _TYPES: Final = frozenset({Rule.TYPE_UNSUPPORTED, Rule.LENGTHS_DTYPE, Rule.AXIS_DTYPE})
 
 
@@ -69,7 +69,7 @@ class _Arguments:
     def iter_faults(self, before: frozenset[Rule], error: SplitError | None = None) -> Iterator[SplitError]:
         """Yield the remaining faults, ``error`` first if it is known already.
 
-        The rules ``before`` were found to be broken before.
+        ``before`` are the rules that were already found to be broken.
         """
         error = error or self._find_error()
         if not isinstance(error, RuleError):
@@ -93,7 +93,7 @@ class _Arguments:
         return None
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments without the cause of an error, once for each of the arguments that conflict."""
+        """Yield the arguments without the cause of an error. If several conflict, leave out one at a time."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:
@@ -150,7 +150,7 @@ class _Arguments:
         return replace(self, inputs=inputs)
 
     def _hide_invalid_lengths(self, source: ValueSource, error: RuleError) -> Fact:
-        """Return the facts about lengths, in which those that break the rule of ``error`` are unknown."""
+        """Return the facts about lengths, after making those unknown that break the rule of ``error``."""
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
             return replace(fact, value=None)

@@ -39,7 +39,7 @@ _MAX_NAMED: Final = 8
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
-"""Rules that depend on the shape of the data: a branch may prevent such shapes."""
+"""Rules that depend on the shape of the data. A branch may run only for shapes that do not break them."""
 
 
 class Examination(NamedTuple):
@@ -180,7 +180,7 @@ def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
 
 
 def _find_undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
-    """Warn of a layer with fewer output ports than parts. OpenVINO runs, but never writes, such a layer."""
+    """Warn if a layer has fewer output ports than parts. OpenVINO runs such layers, but never writes them."""
     schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":

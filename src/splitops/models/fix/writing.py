@@ -43,7 +43,7 @@ _LENGTHS_AS_INPUT: Final = 13
 """The first opset in which Split reads its lengths from an input."""
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
-_POSITIONS: Final = "positions of each part, 8 bytes an entry of the axis"
+_POSITIONS: Final = "the positions of each part, with 8 bytes for each entry of the axis"
 _OF_SEQUENCES: Final = {Kind.PARTS, Kind.SEQUENCE, Kind.CASTS}
 _OF_ONNX: Final = {*Repair, *_OF_SEQUENCES} - {Repair.OPEN}
 _UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
@@ -157,7 +157,7 @@ class FixWriter:
                 f"without {schema.keepdims.name}, which is ignored if {schema.lengths[0].name!r} is set"
             )
         if not done:
-            raise ModelError("each call of the function may set another number")
+            raise ModelError("each call of the function may set a different number")
         return RewriteResult(f"{self._describe(node)}, {', '.join(done)}")
 
     def _name_outputs(self, node: ir.Node) -> bool:
@@ -318,7 +318,7 @@ class FixWriter:
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
 
-        GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
+        GatherSliceToSplitFusion turns Slices that partition one axis into a Split with 32-bit lengths. It
         interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]
@@ -343,7 +343,9 @@ class FixWriter:
     def _write_parts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         sequence_reads(node, self.editor)
         if node.graph is not None:
-            raise ModelError("its sequence is not only read at constant positions, counted and concatenated")
+            raise ModelError(
+                "its sequence is used for more than its length, constant positions and concatenation"
+            )
         return RewriteResult(self.editor.changes[-1].after)
 
     def _write_sequence(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:

@@ -59,13 +59,13 @@ _ROUNDS: Final = 4
 
 @dataclass(slots=True)
 class InferenceResult:
-    """The result of inference.
+    """The abstract values of a model, as inferred by :class:`ShapeInterpreter`.
 
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
         splits: every split node in the order of inference; one of a function appears once per call.
         paths: path of the graph of each value; None is the main graph.
-        sizes: sizes of the model's symbols that are implied by splits that every run executes.
+        sizes: sizes of the model's symbols, as implied by the splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
         is_complete: False if a split implies more about its own input; see :class:`ForwardInterpreter`.
     """
@@ -184,7 +184,7 @@ class ShapeInterpreter:
     # Graphs
 
     def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
-        """Infer the values of a graph whose inputs are already set, and return its outputs."""
+        """Infer the values of a graph whose inputs are already set, and return those of its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
@@ -287,7 +287,7 @@ class ShapeInterpreter:
         return [found] * len(node.outputs)
 
     def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        """Infer Optional or OptionalGetElement. Keep the element's abstract value: a type contains less."""
+        """Infer Optional or OptionalGetElement. Keep the abstract value of the element, not only its type."""
         attributes = resolve_attributes(node, scope.attributes)
         inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
@@ -514,7 +514,7 @@ def _to_fact(known: AbstractValue) -> Fact:
 
 
 def _pad(found: _Values, count: int) -> list[AbstractValue]:
-    """Return exactly ``count`` values. Missing ones are unknown."""
+    """Return the first ``count`` values, padded with None for unknown ones."""
     return [*found, *[None] * count][:count]
 
 

@@ -71,7 +71,7 @@ def _infer(
 
 
 def divide(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide two arrays. Integer quotients are rounded towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Integer quotients are rounded towards zero, or down with the operand ``floors``."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():
@@ -86,7 +86,9 @@ def _adapt_layer(
     operator: str, writer: NodeWriter, layer: Layer, operands: dict[str, Any]
 ) -> dict[str, Any] | ir.Value:
     sources, mode = operands["values"], layer.get_attribute("auto_broadcast")
-    require(mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}")
+    require(
+        mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}, which ONNX cannot express"
+    )
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))

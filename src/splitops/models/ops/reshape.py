@@ -40,8 +40,8 @@ def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
-    require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
-    require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
+    require(kind is None or kind.integer, f"the shape input of {layer} is {kind}, but must be integers")
+    require(shape is None or bool((shape >= -1).all()), f"the shape input of {layer} has a size below -1")
     # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True

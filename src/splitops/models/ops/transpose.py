@@ -39,7 +39,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
     order = read_integers(writer, layer, operands["order"], "order")
-    require(all(axis >= 0 for axis in order), f"{layer} has order = {order}")
+    require(all(axis >= 0 for axis in order), f"{layer} has a negative axis in its order {order}")
     return {**operands, "order": order or None}  # in OpenVINO, an empty order reverses the axes
 
 

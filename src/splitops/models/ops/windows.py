@@ -46,7 +46,7 @@ class _Window:
         if "pads" in operands:
             pads = operands["pads"]
             begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-        if auto_pad not in _EXPLICIT:  # the specifications ignore pads in the file then
+        if auto_pad not in _EXPLICIT:  # the specifications then ignore the pads in the file
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
         settings = (strides, dilations, begins, ends)

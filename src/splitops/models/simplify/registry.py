@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""Changes that a caller can allow, keyed by name. Without them, rewrites keep every bit."""
+"""Changes that a caller can allow, keyed by name. Without them, outputs stay bit-identical."""
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Default maximum size of a constant that ``fold-constants`` creates, in bytes."""
@@ -28,10 +28,10 @@ class Rewriting:
     """A rewrite and the conditions of its use.
 
     Attributes:
-        name: name for users. With underscores, it is the name of the function.
-        summary: one line for users.
+        name: name that users pass. With underscores, it is the name of the function.
+        summary: one-line description for users.
         module: module of the function, in :mod:`splitops.models.simplify`.
-        roots: roles of the nodes on which the function is called.
+        roots: kinds of operators (names of ``Role``) on which the function is called.
         default: whether it is applied if the caller names no rewrites.
         openvino: whether it applies to OpenVINO models.
         undoes_fixes: whether it may restore a form of a split that ``fix`` has replaced for a runtime.
@@ -69,63 +69,65 @@ _SPLIT, _CONCAT, _SLICE, _GATHER = ("SPLIT",), ("CONCAT",), ("SLICE",), ("GATHER
 _DIVIDES: Final = ("SPLIT", "GATHER")
 
 _REWRITES: Final = (
-    Rewriting("remove-whole-part", "replace a split with one non-empty part by its data", "parts", _SPLIT),
+    Rewriting(
+        "remove-whole-part", "replace a split that has one non-empty part with its data", "parts", _SPLIT
+    ),
     Rewriting(
         "fold-constants",
-        "replace parts of constants and of known shapes by constants",
+        "replace parts of constants and of known shapes with constants",
         "constants",
         _SPLIT,
         options=("limit",),
     ),
     Rewriting(
         "split-initializers",
-        "replace a constant that only a split uses by one constant per part",
+        "replace a constant that only a split uses with one constant per part",
         "constants",
         _SPLIT,
     ),
-    Rewriting("empty-parts", "replace used empty parts by constants", "parts", _SPLIT),
+    Rewriting("empty-parts", "replace used empty parts with constants", "parts", _SPLIT),
     Rewriting(
         "sequence-reads",
-        "replace uses of the sequence of a SplitToSequence by uses of its parts or data",
+        "replace uses of the sequence of a SplitToSequence with uses of its parts or data",
         "sequences",
         ("SEQUENCE",),
         openvino=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-whole-slice", "replace a Slice of whole axes by its data", "slices", _SLICE),
+    Rewriting("remove-whole-slice", "replace a Slice of whole axes with its data", "slices", _SLICE),
     Rewriting(
         "merge-slices", "merge a Slice into the Slices that use it, if nothing else does", "slices", _SLICE
     ),
     Rewriting(
         "strided-slices",
-        "replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes",
+        "replace Slices in steps of n, from each of the first n positions, with Reshape, Split and Squeezes",
         "slices",
         _SLICE,
         undoes_fixes=True,
     ),
     Rewriting(
         "slices",
-        "replace Slices that together are a whole axis by a Split",
+        "replace Slices that together cover an axis with a Split",
         "slices",
         _SLICE,
         undoes_fixes=True,
     ),
     Rewriting(
         "gathers",
-        "replace Gathers of neighbouring positions that together are a whole axis by a Split",
+        "replace Gathers of adjacent positions that together cover an axis with a Split",
         "slices",
         _GATHER,
         undoes_fixes=True,
     ),
     Rewriting(
         "scalar-gathers",
-        "replace Gathers of each position of an axis by a Split and Squeezes: more nodes, off by default",
+        "replace Gathers of each position of an axis with a Split and Squeezes (more nodes; off by default)",
         "slices",
         _GATHER,
         default=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-single-concat", "replace a Concat of one value by the value", "concat", _CONCAT),
+    Rewriting("remove-single-concat", "replace a Concat of one value with that value", "concat", _CONCAT),
     Rewriting(
         "merge-concats",
         "merge a Concat into the Concat on the same axis that uses it, if nothing else does",
@@ -134,7 +136,7 @@ _REWRITES: Final = (
     ),
     Rewriting(
         "concat-split",
-        "replace parts of a split Concat by its inputs, if they have the same boundaries",
+        "replace parts of a split Concat with its inputs, if they have the same boundaries",
         "concat",
         _SPLIT,
     ),
@@ -154,27 +156,27 @@ _REWRITES: Final = (
     ),
     Rewriting(
         "merge-reshapes",
-        "replace a chain of Reshapes and Transposes by the shortest equal chain",
+        "replace a chain of Reshapes and Transposes with a shorter equivalent chain",
         "moves",
         ("RESHAPE", "TRANSPOSE"),
     ),
     Rewriting(
         "split-weights",
-        "replace a split product by products with parts of the constant weights; floats only if allowed",
+        "replace a split product with products of parts of the constant weights; floats only if allowed",
         "weights",
         _DIVIDES,
         options=("allow",),
     ),
     Rewriting(
         "remove-unused-parts",
-        "remove unused parts; replace a split with one used part by a Slice",
+        "remove unused parts; replace a split that has one used part with a Slice",
         "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
     Rewriting(
         "shorten-lengths",
-        "replace lengths by an equal number of parts",
+        "replace lengths with an equivalent number of parts",
         "parts",
         _SPLIT,
         undoes_fixes=True,
@@ -197,7 +199,7 @@ _REWRITES: Final = (
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
-"""Every rewrite, keyed by name, in the order in which they are tried on a node."""
+"""All rewrites, keyed by name, in the order in which they are tried on a node."""
 
 
 def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:

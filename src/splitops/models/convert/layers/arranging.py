@@ -28,7 +28,7 @@ def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
         axes = read_integers(builder, layer, mapping[0], "axes_mapping")
         rank = get_length(builder, shape, f"the rank of the output of {layer}")
         others = [axis for axis in range(rank) if axis not in axes]
-        require(axes == sorted(axes), f"{layer} changes the order of the axes")
+        require(axes == sorted(axes), f"{layer} changes the order of the axes, which ONNX does not")
         data = builder.add("Unsqueeze", [data, builder.add_ints(others)]) if others else data
     return builder.add("Expand", [data, as_int64(builder, shape)])
 
@@ -133,7 +133,7 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
     require(sum(bound.ellipsis_mask for bound in bounds) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
-    require(not both, f"{layer} drops an axis at a masked position")
+    require(not both, f"{layer} sets begin_mask and shrink_axis_mask for the same axis")
     return bounds
 
 
@@ -163,14 +163,14 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
 
 
 def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} can be converted only for data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.read_integers("block_size", [1])[0]
     return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
+    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} can be converted only for data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
     return builder.add("SpaceToDepth", sources, {"blocksize": layer.read_integers("block_size", [1])[0]})
 

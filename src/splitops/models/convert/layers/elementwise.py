@@ -84,12 +84,15 @@ def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -
     """Return the value of a scalar constant input, to be written as an ONNX attribute.
 
     Raises:
-        ModelError: it is not constant, not a single element, or not exactly a float32.
+        ModelError: the input is not a constant with one element that float32 represents exactly.
     """
     array = require_constant(builder, layer, value, name)
-    require(array.size == 1, f"{name} of {layer} has {array.size} elements")
+    require(array.size == 1, f"{name} of {layer} has {array.size} elements, not 1")
     exact = float(array.reshape(()))
-    require(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
+    require(
+        float(np.float32(exact)) == exact,
+        f"{name} = {exact} of {layer} is not exact in float32, the type of ONNX attributes",
+    )
     return exact
 
 
@@ -118,9 +121,10 @@ def _write_convert_like(builder: NodeWriter, layer: Layer, sources: Sequence[ir.
     data, like = sources
     source, target = builder.find_type(data), builder.find_type(like)
     if source is None or target is None or not {source, target} <= NUMBERS | LOGICAL:
-        raise ModelError(f"{layer} from {source} to {target} is not the same in ONNX")
+        raise ModelError(f"{layer} converts from {source} to {target}, which is not the same in ONNX")
     require(
-        source not in FLOATS or target in FLOATS, f"{layer} from {source} to {target} is not the same in ONNX"
+        source not in FLOATS or target in FLOATS,
+        f"{layer} converts from {source} to {target}, which is not the same in ONNX",
     )
     return builder.cast(data, target)
 

@@ -31,13 +31,16 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, rank = sources[0], get_rank(builder, layer, sources[0])
     by_sizes = layer.read_string("shape_calculation_mode") == "sizes"
-    if layer.version == "opset4":  # it has sizes and scales, and uses one of them
+    if layer.version == "opset4":  # it has inputs for sizes and for scales, and uses one of them
         wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
     else:
         wanted, axes_inputs = sources[1], sources[2:]
     padding = (*layer.read_integers("pads_begin", []), *layer.read_integers("pads_end", []))
-    require(not any(padding), f"{layer} pads its data")
-    require(not layer.read_boolean("antialias", default=False), f"{layer} sets antialias")
+    require(not any(padding), f"{layer} pads its data, which ONNX does not")
+    require(
+        not layer.read_boolean("antialias", default=False),
+        f"{layer} sets antialias, which cannot be converted",
+    )
     axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
@@ -52,7 +55,10 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
 def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
     # OpenVINO's "linear" differs from linear interpolation along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
-    require(mode != "cubic" or len(axes) == 2, f"{layer} is cubic on {len(axes)} axes")
+    require(
+        mode != "cubic" or len(axes) == 2,
+        f"{layer} is cubic on {len(axes)} axes, but only 2 can be converted",
+    )
     coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
@@ -92,9 +98,9 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
 def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.read_boolean("sort_result_descending", default=True)
-    require(not sorted_, f"{layer} sorts the selected boxes across classes")
+    require(not sorted_, f"{layer} sorts the selected boxes across classes, which ONNX does not")
     soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
-    require(not soft, f"{layer} lowers the scores of boxes that ONNX drops")
+    require(not soft, f"{layer} sets soft_nms_sigma, which ONNX does not have")
     for output, name in ((1, "scores"), (2, "number")):
         used = output < len(layer.outputs) and builder.has_consumers(output)
         require(not used, f"ONNX does not return the {name} of {layer}")

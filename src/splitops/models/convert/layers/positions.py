@@ -33,7 +33,7 @@ def _cast_positions(
 ) -> ir.Value:
     """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
     kind = from_openvino(layer.read_string(name, default))
-    require(kind in (INT32, INT64), f"{layer} has {name} = {kind}")
+    require(kind in (INT32, INT64), f"{layer} has {name} = {kind}, but only i32 and i64 can be converted")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
 
@@ -49,7 +49,10 @@ def _write_gather_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     data, indices = sources
     (batch,) = layer.read_integers("batch_dims", [0])
     # Version 5 flattens all batch axes into one.
-    require(layer.version != "opset5" or batch < 2, f"{layer} of opset5 flattens {batch} batch axes")
+    require(
+        layer.version != "opset5" or batch < 2,
+        f"{layer} of opset5 flattens {batch} batch axes, which ONNX does not",
+    )
     return builder.add("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
@@ -81,7 +84,7 @@ def _write_scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 def _write_scatter_update(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
     rank, axis = get_rank(builder, layer, data), read_axis(builder, layer, given)
-    require(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
+    require(axis in (0, -rank), f"{layer} replaces along axis {axis}, but ONNX only along the first one")
     inner = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([-1])])
     return builder.add("ScatterND", [data, inner, updates])
 
@@ -148,7 +151,7 @@ def _write_range(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     types = [builder.find_type(source) for source in sources]
     # OpenVINO computes with fractions before it converts them to integers.
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in types)
-    require(same, f"{layer} counts {', '.join(map(str, types))} as {kind}")
+    require(same, f"{layer} counts {', '.join(map(str, types))} as {kind}, which differs in ONNX")
     assert kind is not None
     return builder.add("Range", [_as_scalar(builder, source, kind) for source in sources])
 

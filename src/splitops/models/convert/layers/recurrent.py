@@ -28,18 +28,21 @@ class _Cell:
 
     operator: str
     gates: tuple[int, ...]
-    """Position in OpenVINO of each gate of ONNX."""
+    """For each gate in the order of ONNX, its position in OpenVINO."""
     states: int
     """Number of states of a cell."""
     activations: str
-    """Default activation functions."""
+    """Default activation functions of one direction, separated by commas."""
     single: bool = False
 
     def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights = sources[(1 if self.single else 2) + self.states :]
-        require(len(weights) == 3, f"{layer} has {len(sources)} inputs")
+        require(
+            len(weights) == 3,
+            f"{layer} has {len(sources)} inputs, not {self.states + (4 if self.single else 5)}",
+        )
         (hidden,) = layer.read_integers("hidden_size")
         resets = self.operator == "GRU" and layer.read_boolean("linear_before_reset", default=False)
         attributes = self._read_attributes(layer) | {"hidden_size": hidden}
@@ -103,7 +106,10 @@ class _Cell:
         direction = "forward" if self.single else layer.read_enum("direction", directions)
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
-            require(not layer.get_attribute(name), f"{layer} has {name} = {layer.get_attribute(name)!r}")
+            require(
+                not layer.get_attribute(name),
+                f"{layer} has {name} = {layer.get_attribute(name)!r}, which cannot be converted",
+            )
         activations = [name.strip() for name in layer.read_string("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
@@ -111,7 +117,7 @@ class _Cell:
             require(same, f"{layer} has activations = {activations}, which differ by direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
-        require(named, f"{layer} has activations = {activations}")
+        require(named, f"{layer} has activations = {activations}, which cannot be converted")
         attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )

@@ -42,7 +42,10 @@ def _write_reduction(
 ) -> ir.Value:
     data, axes = sources[0], read_integers(builder, layer, sources[1])
     # The specification defines the identity, but OpenVINO returns absolute values.
-    require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
+    require(
+        bool(axes) or operator not in ("ReduceL1", "ReduceL2"),
+        f"{layer} reduces no axis: OpenVINO then differs from its specification",
+    )
     return _reduce(builder, operator, data, axes, keep=layer.read_boolean("keep_dims", default=False))
 
 
@@ -124,8 +127,11 @@ def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.read_integers("size")[0]
-    require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
-    require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
+    require(
+        read_integers(builder, layer, axes) == [1],
+        f"{layer} normalises other axes than channels, which ONNX does not",
+    )
+    require(size % 2 == 1, f"{layer} has an even size, whose centre is ambiguous")
     names = ("alpha", "beta", "bias")
     return builder.add("LRN", [data], {name: layer.read_number(name) for name in names} | {"size": size})
 
