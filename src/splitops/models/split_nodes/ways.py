@@ -499,11 +499,11 @@ class _Search:
     def _iter_sequences(self) -> Iterator[Way]:
         """Yield the way that writes a Split and a sequence of its parts."""
         sizes = None if self.facts is None else self.facts.elements
-        element_type = self.binding.data.type
+        kind = self.binding.data.type
         if self.facts is None or sizes is None:
             self.reasons[Kind.SEQUENCE] = "the number of its parts is known only at run time"
-        elif element_type not in get_onnx_types("SequenceConstruct", self.target.opset or 0):
-            self.reasons[Kind.SEQUENCE] = f"SequenceConstruct does not support {element_type}"
+        elif kind not in get_onnx_types("SequenceConstruct", self.target.opset or 0):
+            self.reasons[Kind.SEQUENCE] = f"SequenceConstruct does not support {kind or 'an unknown type'}"
         elif len(sizes) > MAX_OUTPUTS:
             self.reasons[Kind.SEQUENCE] = f"it has {len(sizes)} parts, more than {MAX_OUTPUTS}"
         else:
