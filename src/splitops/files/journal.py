@@ -18,7 +18,7 @@ from splitops.common.staging import StagingFolder
 from splitops.errors import FileError, shown_path
 
 _MAX_LINE: Final = 16 << 20
-"""Maximum bytes of a line beyond the longest that this run writes: another program may have written it."""
+"""Bytes by which a line may exceed the longest one of this run. Other programs may write files, too."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 

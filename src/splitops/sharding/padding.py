@@ -228,10 +228,11 @@ def _is_left(
     quantised: bool,
     is_sized: bool = False,
 ) -> bool:
-    """Return whether an unpadded tensor has an axis of ``size`` that must become ``padded``, as in ``names``.
+    """Return whether an unpadded tensor has an axis of ``size`` that must become ``padded``, like ``names``.
 
-    Inner sizes that are also ``hidden`` sizes do not count. Nor does the sharded axis if ``is_sized``: it has
-    another size of the configuration. The axes of ``quantised`` weights may be in words or groups.
+    ``counts`` is the category of the size. Inner sizes that are also ``hidden`` sizes do not count. Nor does
+    the sharded axis if ``is_sized``: it has another size of the configuration. The axes of ``quantised``
+    weights may count words or groups.
     """
     tensor, own = kind.tensor, kind.axis_sharding
     if own is None and not _is_replicated(kind):

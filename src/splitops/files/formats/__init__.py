@@ -149,7 +149,7 @@ class Format(Protocol):
         ...
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
-        """Return the description of a tensor from any format as this format stores it.
+        """Describe how this format stores a tensor, which may come from a file of any format.
 
         Its ``code`` is this format's name for the element type.
 

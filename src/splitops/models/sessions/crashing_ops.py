@@ -20,7 +20,7 @@ from splitops.spec.sizes.dims import Dim
 CRASHING: Final = frozenset(
     ["ConvTranspose", "Einsum", "GRU", "InstanceNormalization", "LSTM", "STFT", "Unique"]
 )
-"""The complete list: ``dev/tools/empties.py`` tries every operator."""
+"""Operators on which onnxruntime crashes if an input is empty. ``dev/tools/empties.py`` tries all of them."""
 
 
 def has_crashing_op(model: ModelProto) -> bool:

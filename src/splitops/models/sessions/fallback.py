@@ -383,7 +383,7 @@ def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
-    """Return whether a node is a loop that may have no iteration, for which a runtime returns wrong values.
+    """Return whether a loop may run no iterations and ``runtime`` then returns wrong values.
 
     onnxruntime infers the sizes of an empty result from the body only. OpenVINO returns the result of the
     previous run.
