@@ -671,6 +671,18 @@ def test_onnx_on_openvino():
 
 
 @needs_openvino
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [(-(2**31), "openvino"), (2**31 - 1, "openvino"), (-(2**31) - 1, "reference"), (2**31, "reference")],
+)
+def test_exactly_the_64_bit_integers_of_32_bits_go_to_openvino(number, engine):
+    long = parsed("g (int64[6] x) => (int64[3] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")
+    ready = splitops.session(long, "openvino")
+    assert ready.run({"x": np.full(6, number)})["a"].tolist() == [number] * 3
+    assert ("narrowed-values" in ready.describe()) == (engine == "reference")
+
+
+@needs_openvino
 @pytest.mark.parametrize("nodes", ["a, b = Split(w)", "y = Cast<to = 7>(x) a, b = Split(y)"])
 def test_64_bit_values_that_no_input_shows_stay_away_from_openvino(nodes):
     model = parsed(f"g (double[600] x) => (int64[300] a, int64[300] b) {{ {nodes} }}", 13)

@@ -238,13 +238,13 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether a conversion to 32 bits keeps the values of an array. -2^31 counts as too small."""
+    """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             return bool(np.array_equal(array.astype(np.float32), array, equal_nan=True))
-    return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
+    return bool(array.min() >= -INT32_MAX - 1 and array.max() <= INT32_MAX)
 
 
 def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
