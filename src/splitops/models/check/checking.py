@@ -124,7 +124,7 @@ class Walked(NamedTuple):
 def walk_model(model: ir.Model, where: Where) -> Walked:
     """Infer a model's values and collect its splits. Substitute sizes that splits imply for their data."""
     split_nodes: list[SplitNode] = []
-    return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
+    return Walked(ShapeInterpreter(model, where, split_nodes.append).run(), split_nodes)
 
 
 def examine_nodes(

@@ -131,9 +131,7 @@ class ReplacementModel:
     @classmethod
     def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
         """Build a replacement from a model, and infer the types and shapes of its values."""
-        inferred = (
-            ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
-        )
+        inferred = ShapeInterpreter(deserialize_model(model), NOWHERE).run()
         return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:

@@ -90,12 +90,7 @@ def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
 
     The source has the same wrong shapes, but onnx may detect them only at newer opsets. Runtimes ignore them.
     """
-    values = (
-        ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
-        .run()
-        .substitute_sizes()
-        .index_by_name()
-    )
+    values = ShapeInterpreter(deserialize_model(model, where), where).run().index_by_name()
     fixed = ModelProto()
     fixed.CopyFrom(model)
     false = []
@@ -219,9 +214,9 @@ def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
     otherwise its lengths would always seem redundant.
     """
     if style is SplitStyle.COUNT:
-        ForwardInterpreter(edited, where, lambda site: None).run().annotate()
+        ForwardInterpreter(edited, where).run().annotate()
     else:
-        ShapeInterpreter(edited, where, lambda site: None).run().substitute_sizes().annotate()
+        ShapeInterpreter(edited, where).run().annotate()
 
 
 # Converting

@@ -253,9 +253,7 @@ class _GraphWriter:
             if isinstance(value, AbstractTensor):
                 parameters[node.outputs[0]] = value
         self.known = (
-            ShapeInterpreter(self.writer.source_nodes, self.where, lambda site: None)
-            .run_single_graph(nodes, parameters)
-            .values
+            ShapeInterpreter(self.writer.source_nodes, self.where).run_single_graph(nodes, parameters).values
         )
         results: dict[int, ir.Value] = {}
         for node in track(nodes, "convert"):

@@ -86,7 +86,7 @@ def _clear_sizes(value: ir.Value) -> None:
 
 def declare_cleared(model: ir.Model, where: Where) -> None:
     """Declare the inferred shapes of the values that :func:`clear_sizes_after` has cleared."""
-    values = ForwardInterpreter(model, where, lambda _: None).run().values
+    values = ForwardInterpreter(model, where).run().values
     found = {value: known for value, known in values.items() if value.meta.get(_CLEARED)}
     if type(next(iter(model.graph), None)) is LayerNode:
         declare_shapes(model, found)

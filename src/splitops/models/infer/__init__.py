@@ -135,11 +135,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
         split_nodes.append(split_node)
 
     checked = CheckedModel.read(model, allow_links=allow_links)
-    result = (
-        ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino)
-        .run()
-        .substitute_sizes()
-    )
+    result = ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino).run()
     values = [
         InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
         for value, known in result.values.items()

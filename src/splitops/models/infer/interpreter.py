@@ -63,13 +63,11 @@ class InferenceResult:
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
-        sizes: sizes of the model's symbols that are implied by splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
     keeps_types: bool = False
 
     def get_declared(self, value: ir.Value) -> AbstractValue:
@@ -77,13 +75,6 @@ class InferenceResult:
         if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
             return None
         return get_declared(value)
-
-    def substitute_sizes(self) -> InferenceResult:
-        """Return the result with the symbols in :attr:`sizes` replaced by their sizes."""
-        if not self.sizes:
-            return self
-        values = {value: substitute_sizes(each, self.sizes) for value, each in self.values.items()}
-        return replace(self, values=values)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return the abstract values, keyed by graph path (None for the main graph) and value name."""
@@ -136,7 +127,7 @@ class ShapeInterpreter:
         self,
         model: ir.Model,
         where: Where,
-        on_split: OnSplit,
+        on_split: OnSplit | None = None,
         *,
         as_openvino: bool = False,
         given: Mapping[ir.Value, AbstractValue] | None = None,
@@ -147,6 +138,8 @@ class ShapeInterpreter:
         self.on_split = on_split
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
+        self.sizes: dict[str, int] = {}
+        """Sizes of the model's symbols that are implied by splits that every run executes."""
         self.inference = NodeInference(get_unread_attributes(model))
         self.functions = index_functions(model)
         self.defaults = has_defaults(model)
@@ -167,9 +160,10 @@ class ShapeInterpreter:
         self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
             if make_function_path(function) not in self.visited:
-                self._infer_function(
-                    function, [None] * len(function.inputs), make_references(function), scope, True
-                )
+                self._infer_function(function, [None] * len(function.inputs), make_references(function), True)
+        if self.sizes:
+            for value, known in self.found.values.items():
+                self.found.values[value] = substitute_sizes(known, self.sizes)
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
@@ -219,7 +213,8 @@ class ShapeInterpreter:
         count = len(node.outputs)
         function = self.functions.get(make_function_key(node)) if self.functions else None
         if function is not None:
-            return _pad(self._infer_call(scope, node, function, inputs), count)
+            attributes = resolve_call(node, function, scope.attributes)
+            return _pad(self._infer_function(function, inputs, attributes, scope.conditional), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
@@ -259,18 +254,18 @@ class ShapeInterpreter:
         loose = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
         if loose is not None:
             return loose
-        if self.recording:
+        if self.recording and self.on_split is not None:
             self.on_split(split_node)
-        if split_node.inference is not None:
-            data = tighten(split_node, inputs[0])
-            if not scope.conditional and not scope.function:
-                self.found.sizes.update(find_symbol_sizes(inputs[0], data))
-            if data != inputs[0] and node.inputs[0] is not None:
-                self._tighten(scope, node.inputs[0], data)
+        if split_node.inference is not None and node.inputs[0] is not None:
+            self._tighten(scope, node.inputs[0], inputs[0], tighten(split_node, inputs[0]))
         return outputs
 
-    def _tighten(self, scope: _Frame, value: ir.Value, data: AbstractValue) -> None:
+    def _tighten(self, scope: _Frame, value: ir.Value, before: AbstractValue, data: AbstractValue) -> None:
         """Refine the abstract input of a split. A value of an outer graph is refined only in this graph."""
+        if data == before:
+            return
+        if not scope.conditional and not scope.function:
+            self.sizes.update(find_symbol_sizes(before, data))
         if value in scope.values:
             self._set(scope, value, data)
         else:
@@ -441,19 +436,8 @@ class ShapeInterpreter:
 
     # Functions
 
-    def _infer_call(
-        self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
-    ) -> list[AbstractValue]:
-        attributes = resolve_call(node, function, scope.attributes)
-        return self._infer_function(function, inputs, attributes, scope, scope.conditional)
-
     def _infer_function(
-        self,
-        function: ir.Function,
-        inputs: _Values,
-        attributes: Attributes,
-        caller: _Frame,
-        conditional: bool,
+        self, function: ir.Function, inputs: _Values, attributes: Attributes, conditional: bool
     ) -> list[AbstractValue]:
         path = make_function_path(function)
         if not self._may_enter(path):

@@ -56,7 +56,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
             )
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
-    result = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
+    result = ShapeInterpreter(model, where, given=sized).run()
     nodes = [node for _, inner in iter_all_graphs(model) for node in inner]
     crashing = [node for node in nodes if node.op_type in CRASHING and not canonicalise(node.domain)]
 
