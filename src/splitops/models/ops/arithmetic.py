@@ -13,7 +13,7 @@ import numpy as np
 
 from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor, Entry, Value
-from splitops.models.ops.integer_math import ARITHMETIC, apply, compare_equal
+from splitops.models.ops.integer_math import add, apply, choose, compare_equal, divide, multiply, subtract
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -70,7 +70,7 @@ def _infer(
     return infer_result(tensors[0], result.shape, compute, result.type)
 
 
-def divide(operands: Operands, left: Any, right: Any) -> Any:
+def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
     """Divide two arrays. Integer quotients are rounded towards zero, or down if ``floors`` is set."""
     if left.dtype.kind == "f":
         return left / right
@@ -119,8 +119,13 @@ def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -
     return len(node.inputs) == 2 and len(types) == 1 and types <= NUMBERS
 
 
-def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operator:
-    truth = BOOL if onnx == "Equal" else None
+def _make_operator(
+    onnx: str,
+    openvino: str,
+    operation: Callable[[Entry, Entry], Entry],
+    fold: Callable[..., Any],
+    result: ElementType | None = None,
+) -> Operator:
     towards_zero: Mapping[str, Any] = {"floors": False} if onnx == "Div" else {}
     legacy = {} if onnx in ("Min", "Max") else {"broadcast": 0}
     floors = {"floors": Attribute(as_flag, default=True, name="m_pythondiv")} if onnx == "Div" else {}
@@ -131,9 +136,9 @@ def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operat
         ),
         openvino=(Spelling(openvino, "values*", BROADCAST | floors),),
         role=Role.SUM if onnx == "Add" else None,
-        infer=partial(_infer, compare_equal if truth else ARITHMETIC[onnx], truth),
+        infer=partial(_infer, operation, result),
         fold=fold,
-        result=truth,
+        result=result,
         converts=True,
         adapt_layer=partial(_adapt_layer, onnx),
         adapt_node=add_broadcast,
@@ -151,11 +156,11 @@ def _reduce(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ARITHMETIC_OF_SIZES: Final = (
-    _make_operator("Add", "Add", _reduce(np.add)),
-    _make_operator("Sub", "Subtract", _reduce(np.subtract)),
-    _make_operator("Mul", "Multiply", _reduce(np.multiply)),
-    _make_operator("Div", "Divide", divide),
-    _make_operator("Min", "Minimum", _reduce(np.minimum)),
-    _make_operator("Max", "Maximum", _reduce(np.maximum)),
-    _make_operator("Equal", "Equal", _reduce(np.equal)),
+    _make_operator("Add", "Add", add, _reduce(np.add)),
+    _make_operator("Sub", "Subtract", subtract, _reduce(np.subtract)),
+    _make_operator("Mul", "Multiply", multiply, _reduce(np.multiply)),
+    _make_operator("Div", "Divide", divide, _fold_division),
+    _make_operator("Min", "Minimum", partial(choose, min), _reduce(np.minimum)),
+    _make_operator("Max", "Maximum", partial(choose, max), _reduce(np.maximum)),
+    _make_operator("Equal", "Equal", compare_equal, _reduce(np.equal), BOOL),
 )

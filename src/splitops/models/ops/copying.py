@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, Entry
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -103,7 +103,7 @@ def _infer_tile(operands: Operands) -> AbstractTensor:
     rank = max(len(shape), len(repeats))
     padded = (1,) * (rank - len(shape)) + shape
     counts: list[Entry] = [1] * (rank - len(repeats)) + repeats
-    sizes = [to_size(ARITHMETIC["Mul"](*pair)) for pair in zip(padded, counts, strict=True)]
+    sizes = [to_size(multiply(*pair)) for pair in zip(padded, counts, strict=True)]
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
@@ -132,10 +132,9 @@ def _infer_pad(operands: Operands) -> AbstractTensor:
     axes = operands.get_integers("axes") if "axes" in operands else range(len(sizes))
     if not len(before) == len(after) == len(axes):
         raise Unknown(f"{len(before)} pads before and {len(after)} after {len(axes)} axes")
-    plus = ARITHMETIC["Add"]
     for axis, first, last in zip(axes, before, after, strict=True):
         at = normalise_axis(axis, len(sizes))
-        sizes[at] = to_size(plus(sizes[at], plus(first, last)))
+        sizes[at] = to_size(add(sizes[at], add(first, last)))
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
@@ -259,8 +258,8 @@ def _scale(size: Dim, factor: Entry) -> Dim:
     exact = Fraction(factor)
     if exact.denominator > _MAX_FACTOR:
         return UNKNOWN
-    whole = ARITHMETIC["Mul"](size, exact.numerator)
-    return to_size(whole if exact.denominator == 1 else ARITHMETIC["Div"](whole, exact.denominator))
+    whole = multiply(size, exact.numerator)
+    return to_size(whole if exact.denominator == 1 else divide(whole, exact.denominator))
 
 
 _MAX_FACTOR: Final = 256

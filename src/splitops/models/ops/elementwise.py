@@ -14,7 +14,7 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, Entry, Value
 from splitops.models.ops.arithmetic import BROADCAST, add_broadcast, infer_broadcast
-from splitops.models.ops.integer_math import ARITHMETIC, apply
+from splitops.models.ops.integer_math import apply, compute_remainder
 from splitops.models.ops.operator import (
     Attribute,
     Fold,
@@ -162,7 +162,7 @@ def _infer_modulo(operands: Operands) -> AbstractTensor:
     def compute() -> Value:
         if result.type is not INT64:
             raise Unknown("only 64-bit integers are partly tracked")
-        return apply(ARITHMETIC["Mod"], operands.get_elements(), operands.get_elements("other"))
+        return apply(compute_remainder, operands.get_elements(), operands.get_elements("other"))
 
     return infer_result(operands.get_tensor(), result.shape, compute, result.type)
 

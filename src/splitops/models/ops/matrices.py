@@ -8,13 +8,10 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.copying import check_size
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.integer_math import divide, multiply
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
 from splitops.models.ops.shapes import broadcast, to_size
 from splitops.spec.sizes.dims import Shape
-
-_MULTIPLY: Final = ARITHMETIC["Mul"]
-_DIVIDE: Final = ARITHMETIC["Div"]
 
 
 def _infer_matmul(operands: Operands) -> AbstractTensor:
@@ -48,8 +45,8 @@ def _infer_depth_to_space(operands: Operands) -> AbstractTensor:
     if len(shape) < 3 or block < 1:
         raise Unknown("no space")
     area = block ** (len(shape) - 2)
-    sizes = [to_size(_MULTIPLY(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.get_type(), (shape[0], to_size(_DIVIDE(shape[1], area)), *sizes))
+    sizes = [to_size(multiply(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.get_type(), (shape[0], to_size(divide(shape[1], area)), *sizes))
 
 
 def _infer_space_to_depth(operands: Operands) -> AbstractTensor:
@@ -57,8 +54,8 @@ def _infer_space_to_depth(operands: Operands) -> AbstractTensor:
     if len(shape) < 3 or block < 1:
         raise Unknown("no space")
     area = block ** (len(shape) - 2)
-    sizes = [to_size(_DIVIDE(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.get_type(), (shape[0], to_size(_MULTIPLY(shape[1], area)), *sizes))
+    sizes = [to_size(divide(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.get_type(), (shape[0], to_size(multiply(shape[1], area)), *sizes))
 
 
 _TRANSPOSES: Final = {

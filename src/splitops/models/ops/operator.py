@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Entry, Value
 from splitops.spec.elements.types import ElementType
@@ -58,7 +59,7 @@ class Role(Enum):
 def as_integer(value: Any) -> int:
     """Convert an attribute to a 64-bit integer."""
     number = int(value)
-    if not -(1 << 63) <= number < 1 << 63:
+    if not INT64_MIN <= number <= INT64_MAX:
         raise ValueError(f"{value!r} is not a 64-bit integer")
     return number
 

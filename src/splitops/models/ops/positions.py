@@ -21,7 +21,7 @@ from splitops.models.ops.operator import (
     as_name,
     infer_result,
 )
-from splitops.models.ops.shapes import multiply, normalise_axis, to_size
+from splitops.models.ops.shapes import count_elements, normalise_axis, to_size
 from splitops.models.ops.writing import INT32, INT64
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Dim, Shape, make_dim
@@ -92,7 +92,7 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
         axis = normalise_axis(axis, len(operands.get_shape()))
     size: Dim | None = None
     if data.shape is not None:
-        size = to_size(multiply(data.shape)) if axis is None else data.shape[axis]
+        size = to_size(count_elements(data.shape)) if axis is None else data.shape[axis]
     if condition.is_complete:
         count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
     else:
@@ -115,14 +115,16 @@ def _infer_non_zero(operands: Operands) -> AbstractTensor:
     if operands.get_tensor().is_complete:
         rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
         return AbstractTensor(kind, tuple(rows.shape), rows)
-    return AbstractTensor(kind, (max(1, len(shape)), make_dim(0, _find_bound(to_size(multiply(shape))))))
+    return AbstractTensor(
+        kind, (max(1, len(shape)), make_dim(0, _find_bound(to_size(count_elements(shape)))))
+    )
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
     """Infer the unique elements, their first positions, the inverse positions, and the counts."""
     shape = operands.get_shape()
     axis = normalise_axis(operands.get_integer("axis"), len(shape)) if "axis" in operands else None
-    size = to_size(multiply(shape)) if axis is None else shape[axis]
+    size = to_size(count_elements(shape)) if axis is None else shape[axis]
     elements = operands.get_tensor().elements if operands.get_tensor().is_complete else None
     if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
@@ -167,7 +169,7 @@ def _infer_gather_nd(operands: Operands) -> AbstractTensor:
         raise Unknown("the length of a position is unknown")
     batch: Sequence[Dim] = indices[:batches]
     if batches > 1 and operands.get("joins_batches", False):
-        batch = (to_size(multiply(tuple(batch))),)
+        batch = (to_size(count_elements(tuple(batch))),)
     return AbstractTensor(operands.get_type(), (*batch, *indices[batches:-1], *shape[batches + width :]))
 
 

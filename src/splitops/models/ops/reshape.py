@@ -18,7 +18,7 @@ from splitops.models.ops.operator import (
     get_elements,
     infer_result,
 )
-from splitops.models.ops.shapes import multiply, resolve_reshape, to_size
+from splitops.models.ops.shapes import count_elements, resolve_reshape, to_size
 from splitops.models.ops.writing import NodeWriter, as_int64, require
 from splitops.spec.sizes.dims import Shape
 
@@ -88,7 +88,9 @@ def _infer_flatten(operands: Operands) -> AbstractTensor:
     if not -len(shape) <= axis <= len(shape):
         raise Unknown(f"axis {axis} is not an axis of rank {len(shape)}")
     axis += len(shape) if axis < 0 else 0
-    return reshape(operands.get_tensor(), (to_size(multiply(shape[:axis])), to_size(multiply(shape[axis:]))))
+    return reshape(
+        operands.get_tensor(), (to_size(count_elements(shape[:axis])), to_size(count_elements(shape[axis:])))
+    )
 
 
 FLATTEN: Final = Operator(

@@ -8,7 +8,7 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, make_shape_value
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
-from splitops.models.ops.shapes import multiply
+from splitops.models.ops.shapes import count_elements
 from splitops.models.ops.writing import INT64, SIZES, NodeWriter
 from splitops.spec.elements.types import ElementType, from_openvino
 from splitops.spec.sizes.dims import UNKNOWN
@@ -67,5 +67,7 @@ SHAPE: Final = Operator(
 
 SIZE: Final = Operator(
     onnx=(Spelling("Size"),),
-    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(multiply(operands.get_shape()), object)),
+    infer=lambda operands: AbstractTensor(
+        INT64, (), np.asarray(count_elements(operands.get_shape()), object)
+    ),
 )

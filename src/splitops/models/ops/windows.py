@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.copying import read_type
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -25,8 +25,6 @@ from splitops.models.ops.shapes import clamp_negative, divide_up, to_size
 from splitops.models.ops.writing import INT64
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
-_ADD: Final = ARITHMETIC["Add"]
-_MULTIPLY: Final = ARITHMETIC["Mul"]
 _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 
@@ -74,8 +72,8 @@ class _Window:
             return divide_up(size, stride)
         if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
             return UNKNOWN  # if the size is rounded up, the dialects differ in the last window
-        room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
-        return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), min_count))
+        room = add(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
+        return to_size(add(divide(clamp_negative(room), stride), min_count))
 
 
 def _infer_convolution(operands: Operands) -> AbstractTensor:
@@ -84,7 +82,7 @@ def _infer_convolution(operands: Operands) -> AbstractTensor:
     kernel = filters[first:]
     if len(shape) != len(kernel) + 2:
         raise Unknown("the filters do not fit the data")
-    channels = filters[0] if first == 2 else to_size(_MULTIPLY(filters[0], filters[1]))
+    channels = filters[0] if first == 2 else to_size(multiply(filters[0], filters[1]))
     sizes = _Window.read(operands, len(kernel)).count(shape[2:], kernel, fits=operands.of_layer)
     return AbstractTensor(operands.get_type(), (shape[0], channels, *sizes))
 
@@ -97,7 +95,7 @@ def _infer_transposed(operands: Operands) -> AbstractTensor:
     if len(shape) != axes + 2:
         raise Unknown("the filters do not fit the data")
     groups = operands["groups"] if first == 2 else filters[0]
-    channels = to_size(_MULTIPLY(filters[first - 1], groups))
+    channels = to_size(multiply(filters[first - 1], groups))
     window = _Window.read(operands, axes)
     if "output_shape" in operands:
         sizes = [to_size(entry) for entry in operands.get_entries("output_shape")][-axes:]
@@ -113,7 +111,7 @@ def _infer_transposed(operands: Operands) -> AbstractTensor:
 def _infer_output_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
     if not isinstance(kernel, int):
         return UNKNOWN
-    whole = _ADD(_MULTIPLY(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
+    whole = add(multiply(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
     return to_size(clamp_negative(whole))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from splitops.common.integers import INT64_MAX
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.convert.layers.converter import LayerConverter, to_opsets
 from splitops.models.formats.openvino import Layer
@@ -54,8 +55,6 @@ def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value
     return builder.add("Pad", [data, pads, *constant], {"mode": mode})
 
 
-_END: Final = (1 << 63) - 1
-"""An index past the end of every axis."""
 _MASKS: Final = ("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask", "ellipsis_mask")
 
 
@@ -76,12 +75,12 @@ class _Bound:
         """Return the begin, end and step of an ONNX Slice along the axis."""
         if self.shrink_axis_mask:
             if isinstance(self.begin, int):
-                return self.begin, _END if self.begin == -1 else self.begin + 1, 1
+                return self.begin, INT64_MAX if self.begin == -1 else self.begin + 1, 1
             last = builder.add("Equal", [self.begin, builder.add_ints([-1])])
             following = builder.add("Add", [self.begin, builder.add_ints([1])])
-            return self.begin, builder.add("Where", [last, builder.add_ints([_END]), following]), 1
-        begin = self.begin if not self.begin_mask else 0 if self.step > 0 else _END
-        end = self.end if not self.end_mask else _END if self.step > 0 else -_END
+            return self.begin, builder.add("Where", [last, builder.add_ints([INT64_MAX]), following]), 1
+        begin = self.begin if not self.begin_mask else 0 if self.step > 0 else INT64_MAX
+        end = self.end if not self.end_mask else INT64_MAX if self.step > 0 else -INT64_MAX
         return begin, end, self.step
 
 
@@ -103,7 +102,7 @@ def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequenc
             if bound.shrink_axis_mask:
                 dropped.append(axis)
             begin, end, step = bound.as_slice(builder)
-            if (begin, end, step) != (0, _END, 1):
+            if (begin, end, step) != (0, INT64_MAX, 1):
                 rows.append((begin, end, axis, step))
             axis += 1
     if rows:
@@ -181,7 +180,7 @@ def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     axis, (groups,) = layer.read_integers("axis", [1])[0] % rank, layer.read_integers("group", [1])
     sizes = builder.add("Shape", [data])
     before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
-    after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([_END])])
+    after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([INT64_MAX])])
     shape = builder.add("Concat", [before, builder.add_ints([groups, -1]), after], {"axis": 0})
     order = [*range(axis), axis + 1, axis, *range(axis + 2, rank + 1)]
     shuffled = builder.add("Transpose", [builder.add("Reshape", [data, shape])], {"perm": order})
@@ -213,7 +212,7 @@ def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
             builder.add(
                 "Slice", [data, _join(builder, [begin]), _join(builder, [end]), builder.add_ints([axis])]
             )
-            for begin, end in ((cut, _END), (0, cut))
+            for begin, end in ((cut, INT64_MAX), (0, cut))
         ]
         data = builder.add("Concat", parts, {"axis": axis})
     return builder.add("Identity", [data])
