@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,10 +19,11 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_name,
+    as_type,
     infer_result,
 )
 from splitops.models.ops.writing import NodeWriter, Reader
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -82,59 +84,31 @@ def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -
     return _is_same_conversion(reader.find_type(operands["data"]), operands["type"])
 
 
-def _read_type_number(value: Any) -> ElementType:
-    return _require_type(from_onnx(as_integer(value)), value)
+def _find_by_number(value: Any) -> ElementType | None:
+    return from_onnx(as_integer(value))
 
 
-def _read_type_name(value: Any) -> ElementType:
-    return _require_type(next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None), value)
+def _find_by_name(value: Any) -> ElementType | None:
+    return next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None)
 
 
-def _read_precision(value: Any) -> ElementType:
-    return _require_type(from_openvino(value), value)
-
-
-def _require_type(kind: ElementType | None, value: Any) -> ElementType:
-    if kind is None:
-        raise ValueError(f"{value!r} is not an element type")
-    return kind
-
-
-_NUMBER: Final = Attribute(_read_type_number, name="to", write=lambda kind: kind.onnx_number)
+_TO: Final = {
+    "type": Attribute(partial(as_type, find=_find_by_number), name="to", write=lambda kind: kind.onnx_number)
+}
+_TO_NAME: Final = {
+    "type": Attribute(partial(as_type, find=_find_by_name), name="to", write=lambda kind: kind.onnx)
+}
+_DESTINATION: Final = {"type": Attribute(as_type, name="destination_type", write=lambda kind: kind.openvino)}
+_SATURATE: Final = {"saturate": Attribute(as_flag, default=True)}
 _EXACT: Final = {"saturate": True, "round_mode": "up"}
 CONVERT: Final = Operator(
     onnx=(
-        Spelling(
-            "Cast",
-            attributes={
-                "type": _NUMBER,
-                "saturate": Attribute(as_flag, default=True),
-                "round_mode": Attribute(as_name, "up"),
-            },
-            since=24,
-        ),
-        Spelling(
-            "Cast",
-            attributes={"type": _NUMBER, "saturate": Attribute(as_flag, default=True)},
-            since=19,
-            fixed={"round_mode": "up"},
-        ),
-        Spelling("Cast", attributes={"type": _NUMBER}, since=6, fixed=_EXACT),
-        Spelling(
-            "Cast",
-            attributes={"type": Attribute(_read_type_name, name="to", write=lambda kind: kind.onnx)},
-            fixed=_EXACT,
-        ),
+        Spelling("Cast", "data", _TO | _SATURATE | {"round_mode": Attribute(as_name, "up")}, since=24),
+        Spelling("Cast", "data", _TO | _SATURATE, since=19, fixed={"round_mode": "up"}),
+        Spelling("Cast", "data", _TO, since=6, fixed=_EXACT),
+        Spelling("Cast", "data", _TO_NAME, fixed=_EXACT),
     ),
-    openvino=(
-        Spelling(
-            "Convert",
-            attributes={
-                "type": Attribute(_read_precision, name="destination_type", write=lambda kind: kind.openvino)
-            },
-            fixed=_EXACT,
-        ),
-    ),
+    openvino=(Spelling("Convert", "data", _DESTINATION, fixed=_EXACT),),
     infer=_infer,
     converts=True,
     adapt_layer=_adapt_layer,

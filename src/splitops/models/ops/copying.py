@@ -18,9 +18,10 @@ from splitops.models.ops.operator import (
     Unknown,
     as_integers,
     as_name,
+    as_type,
 )
 from splitops.models.ops.shapes import broadcast, count_range, normalise_axis, to_size
-from splitops.spec.elements.types import ElementType, from_openvino
+from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
 
@@ -212,18 +213,10 @@ def _fold_range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
     return np.array(counts, start.dtype if kind is None else kind.numpy)
 
 
-def read_type(value: Any) -> ElementType:
-    """Parse an element type of OpenVINO IR, such as ``i64``."""
-    kind = from_openvino(value)
-    if kind is None:
-        raise ValueError(f"{value!r} is not an element type")
-    return kind
-
-
 RANGE: Final = Operator(
     onnx=(Spelling("Range", "start limit step", since=11),),
     openvino=(
-        Spelling("Range", "start limit step", {"type": Attribute(read_type, name="output_type")}, since=4),
+        Spelling("Range", "start limit step", {"type": Attribute(as_type, name="output_type")}, since=4),
         Spelling("Range", "start limit step"),
     ),
     infer=_infer_range,

@@ -44,23 +44,14 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 
 
+_AXIS: Final = {"axis": Attribute(as_integer, 0)}
 _ALONE: Final = {"batch_dims": 0}
+_FROM_END, _FROM_START = {"counts_back": True}, {"counts_back": False}
 GATHER: Final = Operator(
-    onnx=(
-        Spelling("Gather", "data indices", {"axis": Attribute(as_integer, 0)}, fixed={"counts_back": True}),
-    ),
+    onnx=(Spelling("Gather", "data indices", _AXIS, fixed=_FROM_END),),
     openvino=(
-        Spelling(
-            "Gather",
-            "data indices axis",
-            since=8,
-            fixed={"counts_back": True},
-            demands=_ALONE,
-            versions=(8,),
-        ),
-        Spelling(
-            "Gather", "data indices axis", fixed={"counts_back": False}, demands=_ALONE, versions=(1, 7)
-        ),
+        Spelling("Gather", "data indices axis", since=8, fixed=_FROM_END, demands=_ALONE, versions=(8,)),
+        Spelling("Gather", "data indices axis", fixed=_FROM_START, demands=_ALONE, versions=(1, 7)),
     ),
     role=Role.GATHER,
     infer=_infer,

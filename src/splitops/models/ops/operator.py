@@ -20,7 +20,7 @@ import numpy.typing as npt
 from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Entry, Value
-from splitops.spec.elements.types import ElementType
+from splitops.spec.elements.types import ElementType, from_openvino
 from splitops.spec.sizes.dims import Shape
 
 if TYPE_CHECKING:
@@ -86,6 +86,14 @@ def as_flag(value: Any) -> bool:
 def as_name(value: Any) -> str:
     """Convert the name of a mode to lower case."""
     return str(value).lower()
+
+
+def as_type(value: Any, find: Callable[[Any], ElementType | None] = from_openvino) -> ElementType:
+    """Convert the name of an element type in OpenVINO IR, such as ``i64``, or another name with ``find``."""
+    kind = find(value)
+    if kind is None:
+        raise ValueError(f"{value!r} is not an element type")
+    return kind
 
 
 REQUIRED: Final = object()

@@ -51,31 +51,21 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     return {**operands, "shape": as_int64(writer, pattern)}
 
 
+_ALLOWZERO: Final = Attribute(
+    lambda value: not as_flag(value),
+    default=True,
+    name="allowzero",
+    write=lambda copies: None if copies else 1,
+)
+_SPECIAL_ZERO: Final = Attribute(as_flag, default=False, name="special_zero")
+_COPIES: Final = {"copies_zero": True}
 RESHAPE: Final = Operator(
     onnx=(
-        Spelling(
-            "Reshape",
-            "data shape",
-            {
-                "copies_zero": Attribute(
-                    lambda value: not as_flag(value),
-                    default=True,
-                    name="allowzero",
-                    write=lambda copies: None if copies else 1,
-                )
-            },
-            since=14,
-        ),
-        Spelling("Reshape", "data shape", since=5, fixed={"copies_zero": True}),
-        Spelling("Reshape", "data", {"shape": Attribute(as_integers)}, fixed={"copies_zero": True}),
+        Spelling("Reshape", "data shape", {"copies_zero": _ALLOWZERO}, since=14),
+        Spelling("Reshape", "data shape", since=5, fixed=_COPIES),
+        Spelling("Reshape", "data", {"shape": Attribute(as_integers)}, fixed=_COPIES),
     ),
-    openvino=(
-        Spelling(
-            "Reshape",
-            "data shape",
-            {"copies_zero": Attribute(as_flag, default=False, name="special_zero")},
-        ),
-    ),
+    openvino=(Spelling("Reshape", "data shape", {"copies_zero": _SPECIAL_ZERO}),),
     role=Role.RESHAPE,
     infer=_infer,
     converts=True,

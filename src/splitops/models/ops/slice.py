@@ -89,18 +89,14 @@ def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | No
     return {**operands, "steps": np.ones(count, type_.numpy)}
 
 
+_BOUNDS: Final = {
+    **{name: Attribute(as_integers) for name in ("starts", "ends")},
+    "axes": Attribute(as_integers, None),
+}
 SLICE: Final = Operator(
     onnx=(
         Spelling("Slice", "data starts ends axes? steps?", since=10),
-        Spelling(
-            "Slice",
-            "data",
-            {
-                "starts": Attribute(as_integers),
-                "ends": Attribute(as_integers),
-                "axes": Attribute(as_integers, None),
-            },
-        ),
+        Spelling("Slice", "data", _BOUNDS),
     ),
     openvino=(Spelling("Slice", "data starts ends steps axes?", since=8),),
     role=Role.SLICE,
@@ -179,13 +175,7 @@ def _slice_size(size: Dim, key: slice) -> Dim:
     return slice_size(size, key.start, key.stop, key.step)
 
 
+_MASKED: Final = {f"{name}_mask": Attribute(as_integers, ()) for name in _MASKS}
 STRIDED_SLICE: Final = Operator(
-    openvino=(
-        Spelling(
-            "StridedSlice",
-            "data starts ends steps?",
-            {f"{name}_mask": Attribute(as_integers, ()) for name in _MASKS},
-        ),
-    ),
-    infer=_infer_strided,
+    openvino=(Spelling("StridedSlice", "data starts ends steps?", _MASKED),), infer=_infer_strided
 )

@@ -80,10 +80,7 @@ def _unsqueeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any])
 
 _AXES: Final = {"axes": Attribute(as_integers, None)}
 SQUEEZE: Final = Operator(
-    onnx=(
-        Spelling("Squeeze", "data axes?", since=13),
-        Spelling("Squeeze", "data", _AXES),
-    ),
+    onnx=(Spelling("Squeeze", "data axes?", since=13), Spelling("Squeeze", "data", _AXES)),
     openvino=(Spelling("Squeeze", "data axes?"),),
     role=Role.RESHAPE,
     infer=_infer_squeeze,

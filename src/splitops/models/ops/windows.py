@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.ops.copying import read_type
 from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
@@ -20,6 +19,7 @@ from splitops.models.ops.operator import (
     as_integer,
     as_integers,
     as_name,
+    as_type,
 )
 from splitops.models.ops.shapes import clamp_negative, divide_up, to_size
 from splitops.models.ops.writing import INT64
@@ -134,6 +134,7 @@ def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
     return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
+_INDEX_TYPE: Final = {"type": Attribute(as_type, INT64, "index_element_type")}
 _LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}
 _NODE: Final = {
     **_LISTS,
@@ -162,7 +163,7 @@ _LAYER_POOL: Final = {
     "rounds_up": Attribute(
         {"floor": False, "ceil": True, "ceil_torch": True}, default=False, name="rounding_type"
     ),
-    "type": Attribute(read_type, INT64, "index_element_type"),
+    **_INDEX_TYPE,
 }
 
 
@@ -204,9 +205,7 @@ WINDOWS: Final = (
     Operator(
         openvino=(
             Spelling("AdaptiveAvgPool", "data sizes"),
-            Spelling(
-                "AdaptiveMaxPool", "data sizes", {"type": Attribute(read_type, INT64, "index_element_type")}
-            ),
+            Spelling("AdaptiveMaxPool", "data sizes", _INDEX_TYPE),
         ),
         infer=_infer_adaptive,
     ),

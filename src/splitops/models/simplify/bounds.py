@@ -56,9 +56,8 @@ def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
         return slice(taken.start, max(taken.start, taken.stop), taken.step)
     if inner.step != 1 or outer.step != 1 or min(inner.start, inner.stop, outer.start, outer.stop) < 0:
         return None
-    return slice(
-        min(inner.start + outer.start, INT64_MAX), min(inner.stop, inner.start + outer.stop, INT64_MAX), 1
-    )
+    start, stop = inner.start + outer.start, min(inner.stop, inner.start + outer.stop)
+    return slice(min(start, INT64_MAX), min(stop, INT64_MAX), 1)
 
 
 def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | None:
