@@ -20,7 +20,7 @@ from splitops.models.ops.operator import (
     as_name,
     as_type,
 )
-from splitops.models.ops.shapes import broadcast, count_range, normalise_axis, to_size
+from splitops.models.ops.shapes import broadcast, count_range, read_axes, to_size
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
@@ -123,32 +123,31 @@ TILE: Final = Operator(
 # Pad
 
 
+def read_pads(operands: Operands) -> tuple[list[Any], list[Any]]:
+    """Return the padding before and after each axis. Unknown entries are None."""
+    if "pads" not in operands:
+        return operands.get_entries("begins"), operands.get_entries("ends")
+    pads = operands.get_entries("pads")
+    return pads[: len(pads) // 2], pads[len(pads) // 2 :]
+
+
 def _infer_pad(operands: Operands) -> AbstractTensor:
     sizes: list[Dim] = list(operands.get_shape())
-    if "pads" in operands:
-        pads = operands.get_entries("pads")
-        before, after = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-    else:
-        before, after = operands.get_entries("begins"), operands.get_entries("ends")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(sizes))
+    (before, after), axes = read_pads(operands), read_axes(operands, len(sizes))
     if not len(before) == len(after) == len(axes):
         raise Unknown(f"{len(before)} pads before and {len(after)} after {len(axes)} axes")
     for axis, first, last in zip(axes, before, after, strict=True):
-        at = normalise_axis(axis, len(sizes))
-        sizes[at] = to_size(add(sizes[at], add(first, last)))
+        sizes[axis] = to_size(add(sizes[axis], add(first, last)))
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
 def _fold_pad(operands: Operands, data: Any, *_: Any) -> Any:
     if "axes" in operands:
         raise Unknown("some axes")
-    if "pads" in operands:
-        begins, ends = operands.get_array("pads").reshape(2, -1)
-    else:
-        begins, ends = operands.get_array("begins"), operands.get_array("ends")
+    begins, ends = read_pads(operands)
     if min(*begins, *ends, 0) < 0:
         raise ValueError("crops")
-    widths = [(int(first), int(last)) for first, last in zip(begins, ends, strict=True)]
+    widths = list(zip(begins, ends, strict=True))
     check_size([size + first + last for size, (first, last) in zip(data.shape, widths, strict=True)])
     mode = operands["mode"]
     if mode == "constant":
@@ -231,15 +230,14 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
     shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
         raise Unknown("the output size is adjusted")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(shape))
-    places = [normalise_axis(axis, len(shape)) for axis in axes]
+    axes = read_axes(operands, len(shape))
     by = operands.get("by")
     if by is None:  # in ONNX, an empty input is absent
         by = "sizes" if "sizes" in operands and len(operands.get_entries("sizes")) else "scales"
     entries = operands.get_entries("goal" if "goal" in operands else by)
-    if len(entries) != len(places):
-        raise Unknown(f"{len(entries)} {by} of {len(places)} axes")
-    for axis, entry in zip(places, entries, strict=True):
+    if len(entries) != len(axes):
+        raise Unknown(f"{len(entries)} {by} of {len(axes)} axes")
+    for axis, entry in zip(axes, entries, strict=True):
         shape[axis] = to_size(entry) if by == "sizes" else _scale(shape[axis], entry)
     return AbstractTensor(operands.get_type(), tuple(shape))
 

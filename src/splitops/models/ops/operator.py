@@ -323,8 +323,13 @@ class Operands:
             return list(value) if isinstance(value, Sequence) else [value]
         return get_entries(value)
 
-    def get_integers(self, name: str) -> list[int]:
-        """Return the integers of an attribute, or of a tensor of rank 0 or 1. All must be known."""
+    def get_integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        """Return the integers of an attribute, or of a tensor of rank 0 or 1. All must be known.
+
+        Return ``default``, if there is one, for an absent operand.
+        """
+        if default is not None and name not in self:
+            return list(default)
         entries = self.get_entries(name)
         integers = [int(entry) for entry in entries if isinstance(entry, int)]
         if len(integers) < len(entries):

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from splitops.common.integers import INT32_MAX, INT64_MAX
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entry, meet_shapes
 from splitops.models.ops.integer_math import add, multiply, subtract
-from splitops.models.ops.operator import Unknown
+from splitops.models.ops.operator import Operands, Unknown
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 
@@ -28,6 +28,12 @@ def normalise_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise Unknown(f"axis {axis} is not an axis of rank {rank}")
     return axis % rank
+
+
+def read_axes(operands: Operands, rank: int, default: Sequence[int] | None = None) -> list[int]:
+    """Return the operand ``axes`` as non-negative indices. It is ``default`` or all axes if it is absent."""
+    axes = operands.get_integers("axes", range(rank) if default is None else default)
+    return [normalise_axis(axis, rank) for axis in axes]
 
 
 def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:

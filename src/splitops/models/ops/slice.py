@@ -19,7 +19,7 @@ from splitops.models.ops.operator import (
     as_integers,
     infer_result,
 )
-from splitops.models.ops.shapes import clamp, normalise_axis, slice_size
+from splitops.models.ops.shapes import clamp, normalise_axis, read_axes, slice_size
 from splitops.models.ops.writing import NodeWriter, Reader, as_int64, get_length, require
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
 def _infer(operands: Operands) -> AbstractTensor:
     sizes: list[Dim] = list(operands.get_shape())
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(starts))
-    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
+    axes = read_axes(operands, len(sizes), range(len(starts)))
+    steps = operands.get_integers("steps", [1] * len(starts))
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
-    bounds = [
-        (normalise_axis(axis, len(sizes)), start, end, step)
-        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
-    ]
+    bounds = list(zip(axes, starts, ends, steps, strict=True))
     for axis, start, end, step in bounds:
         sizes[axis] = slice_size(sizes[axis], start, end, step)
 
@@ -114,7 +111,7 @@ _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 def _iter_keys(operands: Operands) -> Iterator[Any]:
     """Yield a NumPy index for each bound, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
-    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
+    steps = operands.get_integers("steps", [1] * len(starts))
     if not len(starts) == len(ends) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
     masks = [set(np.flatnonzero(operands[f"{name}_mask"])) for name in _MASKS]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
+from splitops.models.ops.copying import read_pads
 from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
@@ -40,10 +41,8 @@ class _Window:
     @classmethod
     def read(cls, operands: Operands, axes: int) -> _Window:
         strides, dilations = operands["strides"] or [1] * axes, operands["dilations"] or [1] * axes
-        begins, ends, auto_pad = operands.get("begins", []), operands.get("ends", []), operands["auto_pad"]
-        if "pads" in operands:
-            pads = operands["pads"]
-            begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+        begins, ends = read_pads(operands)
+        auto_pad = operands["auto_pad"]
         if auto_pad not in _EXPLICIT:  # the specifications ignore pads in the file then
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
