@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.folding import MAX_ELEMENTS, fold_value
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
 from splitops.models.graph.onnx import annotate, read_constant
@@ -41,8 +42,9 @@ class ValueReader:
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
     """Adds ONNX nodes that replace the layer of ``node``, and annotates their outputs with element types."""
 
-    def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: ir.Node) -> None:
+    def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: LayerNode) -> None:
         super().__init__(opset, names, node.name or "")
+        self.layer = node.layer
         self._graph = graph
         self._node = node
 

@@ -243,7 +243,7 @@ class _Loop:
     def _get_axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return normalise_axis(slicing.axis, get_rank(self.builder, self.layer, value), self.where)
+        return normalise_axis(slicing.axis, get_rank(self.builder, value), self.where)
 
     def _take_part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
@@ -332,7 +332,7 @@ class _Loop:
             stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
-            count = get_rank(builder, self.layer, part) + (not single)
+            count = get_rank(builder, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
             stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:

@@ -480,7 +480,7 @@ class _GraphWriter:
         results: Values
         try:
             if operator is not None:
-                results = [convert_layer(builder, layer, self._get_sources(node))]
+                results = [convert_layer(builder, self._get_sources(node))]
             else:
                 assert converter is not None
                 results = converter.to_onnx(builder, layer, self._get_sources(node))

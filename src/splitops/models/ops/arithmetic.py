@@ -34,8 +34,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
-
 BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
 """How a layer broadcasts its inputs. Since opset 7, ONNX always broadcasts as NumPy does."""
 _BYTES: Final = frozenset({ELEMENT_TYPES["int8"], ELEMENT_TYPES["uint8"]})
@@ -82,20 +80,18 @@ def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
     return down + ((left % right != 0) & ((left < 0) != (right < 0))).astype(down.dtype)
 
 
-def _adapt_layer(
-    operator: str, writer: NodeWriter, layer: Layer, operands: dict[str, Any]
-) -> dict[str, Any] | ir.Value:
-    sources, mode = operands["values"], layer.get_attribute("auto_broadcast")
-    require(mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}")
+def _adapt_layer(operator: str, writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+    sources, mode = operands["values"], writer.layer.get_attribute("auto_broadcast")
+    require(mode in (None, "numpy", "none"), f"{writer.layer} has auto_broadcast = {mode!r}")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
             raise ModelError(
-                f"{layer} of {names} has two results on overflow: OpenVINO saturates when it runs and can "
-                "wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
+                f"{writer.layer} of {names} has two results on overflow: OpenVINO saturates when it runs and "
+                "can wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
             )
-        raise ModelError(f"{layer} of {names} is not specified to be the same in ONNX")
+        raise ModelError(f"{writer.layer} of {names} is not specified to be the same in ONNX")
     if operands.pop("floors", False) and types <= SIZES:
         return _divide_down(writer, sources)
     return operands
@@ -114,9 +110,10 @@ def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
     return {**operands, "broadcast": "numpy"}
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
-    types = {None if value is None else reader.find_type(value) for value in node.inputs}
-    return len(node.inputs) == 2 and len(types) == 1 and types <= NUMBERS
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
+    values = operands["values"]
+    types = {None if value is None else reader.find_type(value) for value in values}
+    return len(values) == 2 and len(types) == 1 and types <= NUMBERS
 
 
 def _make_operator(

@@ -47,12 +47,13 @@ def get_opset(operator: Operator) -> int:
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
 
-def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def convert_layer(writer: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
     """Write a layer as nodes, and return its output. :func:`find_converter` must return an operator for it.
 
     Raises:
         ModelError: an attribute or a type differs in ONNX, or ONNX requires an input to be constant.
     """
+    layer = writer.layer
     match = find_layer_spelling(layer.type, layer.version)
     assert match is not None
     operator, spelling = match
@@ -63,13 +64,13 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         rest = "" if ";" in error.message else ", which ONNX cannot express"
         raise ModelError(f"{layer} has {error.message}{rest}") from error
     if operator.types is not None:
-        require_types(writer, layer, sources, operator.types)
+        require_types(writer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
         require_broadcast(layer)
     if sources and writer.find_type(sources[0]) in operator.identity_types:
         return writer.add("Identity", sources[:1])
     if operator.adapt_layer is not None:
-        adapted = operator.adapt_layer(writer, layer, operands)
+        adapted = operator.adapt_layer(writer, operands)
         if not isinstance(adapted, dict):
             return adapted
         operands = adapted
@@ -77,9 +78,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         value = operands.get(name)
         if value is not None and hasattr(value, "producer"):
             one = attribute.read is as_integer
-            operands[name] = (
-                read_axis(writer, layer, value) if one else read_integers(writer, layer, value, name)
-            )
+            operands[name] = read_axis(writer, value) if one else read_integers(writer, value, name)
     inputs, attributes = target.write(operands, lambda value, _: writer.add_ints(value))
     return writer.add(target.name, inputs, attributes)
 
@@ -96,7 +95,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
             return False
     operands = _read_layer_operands(operator, spelling, reader, node)
     return operands is not None and (
-        operator.can_convert_node is None or operator.can_convert_node(reader, node, operands)
+        operator.can_convert_node is None or operator.can_convert_node(reader, operands)
     )
 
 

@@ -28,8 +28,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
-
 _SIZES: Final = frozenset({"int32", "int64"})
 _INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _HALVES: Final = frozenset({"float16", "bfloat16"})
@@ -73,14 +71,14 @@ def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool
     return source.name in _TYPES and target.name in _TYPES
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> ir.Value:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> ir.Value:
     source, target = writer.find_type(operands["data"]), operands["type"]
     if target.onnx_number is None or not _is_same_conversion(source, target):
         raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
     return writer.cast(operands["data"], target)
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
     return _is_same_conversion(reader.find_type(operands["data"]), operands["type"])
 
 

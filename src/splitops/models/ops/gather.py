@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from splitops.models.ops.operator import (
 from splitops.models.ops.shapes import gather, normalise_axis
 from splitops.models.ops.writing import NodeWriter, as_positions
 
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
-
 
 def _infer(operands: Operands) -> AbstractTensor:
     shape = operands.get_shape()
@@ -38,7 +35,7 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(operands.get_tensor(), gather(shape, axis, operands.get_shape("indices")), take)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     # Indices outside the axis are not preserved: OpenVINO returns zeros, ONNX fails or counts from the end.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}

@@ -26,7 +26,6 @@ from splitops.spec.sizes.dims import Shape
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
     from splitops.models.ops.writing import NodeWriter, Reader
 
 T = TypeVar("T")
@@ -433,8 +432,8 @@ class Operator:
     result: ElementType | None = None
     types: frozenset[ElementType] | None = None
     converts: bool = False
-    adapt_layer: Callable[[NodeWriter, Layer, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
+    adapt_layer: Callable[[NodeWriter, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
-    can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
+    can_convert_node: Callable[[Reader, dict[str, Any]], bool] | None = None
     identity_types: frozenset[ElementType] = frozenset()
     """Element types that the layer returns unchanged and the ONNX operator does not support."""

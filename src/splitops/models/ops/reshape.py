@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.operator import (
@@ -22,9 +22,6 @@ from splitops.models.ops.shapes import count_elements, resolve_reshape, to_size
 from splitops.models.ops.writing import NodeWriter, as_int64, require
 from splitops.spec.sizes.dims import Shape
 
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
-
 
 def _infer(operands: Operands) -> AbstractTensor:
     data, pattern = operands.get_tensor(), operands.get_entries("shape")
@@ -37,11 +34,11 @@ def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
     return infer_result(data, shape, lambda: get_elements(data).reshape(exact))
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
-    require(kind is None or kind.integer, f"the pattern of {layer} is {kind}, not integers")
-    require(shape is None or bool((shape >= -1).all()), f"the pattern of {layer} has a negative size")
+    require(kind is None or kind.integer, f"the pattern of {writer.layer} is {kind}, not integers")
+    require(shape is None or bool((shape >= -1).all()), f"the pattern of {writer.layer} has a negative size")
     # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True

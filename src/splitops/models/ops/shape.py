@@ -16,8 +16,6 @@ from splitops.spec.sizes.dims import UNKNOWN
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
-
 
 def _infer(operands: Operands) -> AbstractTensor:
     kind, sizes = operands["type"], make_shape_value(operands.get_tensor().shape)
@@ -29,7 +27,7 @@ def _infer(operands: Operands) -> AbstractTensor:
     return AbstractTensor(kind, tuple(sizes.shape), sizes)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     if operands["type"] is INT64:
         return operands
     return writer.cast(writer.add("Shape", [operands["data"]]), operands["type"])

@@ -24,9 +24,7 @@ from splitops.models.ops.writing import NodeWriter, Reader, as_int64, get_length
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
+    pass
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -52,20 +50,20 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(operands.get_tensor(), tuple(sizes), take)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     data = operands.pop("data")
     bounds = {name: as_int64(writer, value) for name, value in operands.items()}
     if "axes" not in bounds:
-        count = get_length(writer, operands["starts"], f"the number of bounds of {layer}")
+        count = get_length(writer, operands["starts"], f"the number of bounds of {writer.layer}")
         return {"data": data, **bounds, "axes": range(count)}
     axes, shape = writer.read_constant(bounds["axes"]), writer.find_shape(data)
     if axes is not None and shape is not None:
         places = [normalise_axis(int(axis), len(shape)) for axis in axes.reshape(-1)]
-        require(len(set(places)) == len(places), f"{layer} has an axis twice: {places}")
+        require(len(set(places)) == len(places), f"{writer.layer} has an axis twice: {places}")
     return {"data": data, **bounds}
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
     kind = reader.find_type(operands["data"])
     return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor sub-byte types
 

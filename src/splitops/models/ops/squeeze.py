@@ -24,8 +24,6 @@ from splitops.spec.sizes.dims import Range
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
-
 
 def _infer_squeeze(operands: Operands) -> AbstractTensor:
     shape = operands.get_shape()
@@ -52,9 +50,9 @@ def _infer_unsqueeze(operands: Operands) -> AbstractTensor:
     return reshape(operands.get_tensor(), unsqueeze(operands.get_shape(), axes))
 
 
-def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+def _squeeze_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     data, given = operands["data"], operands.get("axes")
-    axes, shape = [] if given is None else read_integers(writer, layer, given), writer.find_shape(data)
+    axes, shape = [] if given is None else read_integers(writer, given), writer.find_shape(data)
     if not axes:
         return {"data": data}
     if shape is not None:
@@ -72,9 +70,9 @@ def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | 
     return operands if isinstance(count, int) and count > 0 else None
 
 
-def _unsqueeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    axes = list(dict.fromkeys(read_integers(writer, layer, operands["axes"])))
-    require(bool(axes), f"{layer} has no axes")
+def _unsqueeze_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
+    axes = list(dict.fromkeys(read_integers(writer, operands["axes"])))
+    require(bool(axes), f"{writer.layer} has no axes")
     return {**operands, "axes": axes}
 
 

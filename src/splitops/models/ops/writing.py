@@ -49,7 +49,11 @@ class Reader(Protocol):
 
 
 class NodeWriter(Reader, Protocol):
-    """Writes ONNX nodes."""
+    """Writes the ONNX nodes that replace a layer."""
+
+    @property
+    def layer(self) -> Layer:
+        """The layer that is converted."""
 
     def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
@@ -94,13 +98,10 @@ def require(holds: bool, reason: str) -> None:
         raise ModelError(reason)
 
 
-def require_types(
-    builder: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
-) -> None:
+def require_types(builder: NodeWriter, sources: Iterable[ir.Value], types: frozenset[ElementType]) -> None:
     """Raise ModelError unless the element types of all ``sources`` of a layer are among ``types``."""
-    for source in sources:
-        kind = builder.find_type(source)
-        require(kind in types, f"{layer} of {kind} is not specified to be the same in ONNX")
+    for kind in map(builder.find_type, sources):
+        require(kind in types, f"{builder.layer} of {kind} is not specified to be the same in ONNX")
 
 
 def require_broadcast(layer: Layer) -> None:
@@ -121,30 +122,32 @@ def unwrap(fact: T | None, what: str) -> T:
     return fact
 
 
-def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+def require_constant(builder: NodeWriter, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the elements of the input ``name``, which must be constant because ONNX requires it."""
     constant = builder.read_constant(value)
     if constant is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
-        raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
+        raise ModelError(
+            f"the {name} of {builder.layer} {verb} computed when the model runs. ONNX needs a constant"
+        )
     return constant
 
 
-def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+def read_integers(builder: NodeWriter, value: ir.Value, name: str = "axes") -> list[int]:
     """Return the integers in an input, which must be constant."""
-    return [int(axis) for axis in require_constant(builder, layer, value, name).reshape(-1)]
+    return [int(axis) for axis in require_constant(builder, value, name).reshape(-1)]
 
 
-def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def read_axis(builder: NodeWriter, value: ir.Value) -> int:
     """Return the axis in an input, which must be a constant with one element."""
-    axes = read_integers(builder, layer, value, "axis")
-    require(len(axes) == 1, f"{layer} has {len(axes)} axes")
+    axes = read_integers(builder, value, "axis")
+    require(len(axes) == 1, f"{builder.layer} has {len(axes)} axes")
     return axes[0]
 
 
-def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def get_rank(builder: NodeWriter, value: ir.Value) -> int:
     """Return the rank of an input, which must be known."""
-    return len(unwrap(builder.find_shape(value), f"the rank of an input of {layer}"))
+    return len(unwrap(builder.find_shape(value), f"the rank of an input of {builder.layer}"))
 
 
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:

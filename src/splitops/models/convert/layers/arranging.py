@@ -26,7 +26,7 @@ def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     data, shape, *mapping = sources
     mode = layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
     if mode in ("explicit", "none"):  # version 1 has both names for this mode
-        axes = read_integers(builder, layer, mapping[0], "axes_mapping")
+        axes = read_integers(builder, mapping[0], "axes_mapping")
         rank = get_length(builder, shape, f"the rank of the output of {layer}")
         others = [axis for axis in range(rank) if axis not in axes]
         require(axes == sorted(axes), f"{layer} changes the order of the axes")
@@ -36,7 +36,7 @@ def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
 
 def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, repeats = sources
-    rank = get_rank(builder, layer, data)
+    rank = get_rank(builder, data)
     count = get_length(builder, repeats, f"the number of repeats of {layer}")
     repeats = as_int64(builder, repeats)
     if count < rank:
@@ -95,7 +95,7 @@ def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequenc
     for bound in bounds:
         if bound.ellipsis_mask:
             explicit = sum(not (each.new_axis_mask or each.ellipsis_mask) for each in bounds)
-            axis += get_rank(builder, layer, sources[0]) - explicit
+            axis += get_rank(builder, sources[0]) - explicit
         elif bound.new_axis_mask:
             added.append(axis + len(added) - len(dropped))
         else:
@@ -128,7 +128,7 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
         ]
         for value, mask in zip(sources[1:3], masks, strict=False)
     )
-    strides = read_integers(builder, layer, steps[0], "steps") if steps else [1] * count
+    strides = read_integers(builder, steps[0], "steps") if steps else [1] * count
     bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
     require(sum(bound.ellipsis_mask for bound in bounds) <= 1, f"{layer} has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
@@ -162,21 +162,21 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
 
 
 def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
+    require(get_rank(builder, sources[0]) == 4, f"{layer} requires data of rank 4")
     mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
     size = layer.read_integers("block_size", [1])[0]
     return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
 
 
 def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, layer, sources[0]) == 4, f"{layer} requires data of rank 4")
+    require(get_rank(builder, sources[0]) == 4, f"{layer} requires data of rank 4")
     layer.read_enum("mode", ("blocks_first",))
     return builder.add("SpaceToDepth", sources, {"blocksize": layer.read_integers("block_size", [1])[0]})
 
 
 def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     (data,) = sources
-    rank = get_rank(builder, layer, data)
+    rank = get_rank(builder, data)
     axis, (groups,) = layer.read_integers("axis", [1])[0] % rank, layer.read_integers("group", [1])
     sizes = builder.add("Shape", [data])
     before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
@@ -189,7 +189,7 @@ def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequ
 
 def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, given_shift, given_axes = sources
-    axes, sizes = read_integers(builder, layer, given_axes), builder.find_shape(data)
+    axes, sizes = read_integers(builder, given_axes), builder.find_shape(data)
     shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {layer}")
     single = shifts in ((), (1,))
     turns = builder.add("Reshape", [given_shift, builder.add_ints([-1])]) if shifts == () else given_shift

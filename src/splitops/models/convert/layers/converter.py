@@ -32,7 +32,7 @@ class LayerConverter:
     def to_onnx(self, builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> Values:
         """Write a layer as nodes, and return the values of its outputs."""
         if self.types is not None:
-            require_types(builder, layer, sources[:1], self.types)
+            require_types(builder, sources[:1], self.types)
         if self.broadcasts:
             require_broadcast(layer)
         made = self.write(builder, layer, sources)

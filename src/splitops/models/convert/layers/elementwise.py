@@ -86,7 +86,7 @@ def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -
     Raises:
         ModelError: it is not constant, not a single element, or not exactly a float32.
     """
-    array = require_constant(builder, layer, value, name)
+    array = require_constant(builder, value, name)
     require(array.size == 1, f"{name} of {layer} has {array.size} elements")
     exact = float(array.reshape(()))
     require(float(np.float32(exact)) == exact, f"{name} = {exact} of {layer} is not a float32")
@@ -95,7 +95,7 @@ def _read_float(builder: NodeWriter, layer: Layer, value: ir.Value, name: str) -
 
 def _write_prelu(builder: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, slope = sources
-    rank = get_rank(builder, layer, data)
+    rank = get_rank(builder, data)
     shape = unwrap(builder.find_shape(slope), f"the rank of the slope of {layer}")
     if len(shape) == 1 and rank > 2 and shape[0] != 1:
         # A 1-D slope with one element per channel is applied per channel. Others are broadcast as in NumPy.

@@ -29,7 +29,7 @@ _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, rank = sources[0], get_rank(builder, layer, sources[0])
+    data, rank = sources[0], get_rank(builder, sources[0])
     by_sizes = layer.read_string("shape_calculation_mode") == "sizes"
     if layer.version == "opset4":  # it has sizes and scales, and uses one of them
         wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
@@ -38,7 +38,7 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
     padding = (*layer.read_integers("pads_begin", []), *layer.read_integers("pads_end", []))
     require(not any(padding), f"{layer} pads its data")
     require(not layer.read_boolean("antialias", default=False), f"{layer} sets antialias")
-    axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
+    axes = read_integers(builder, axes_inputs[0]) if axes_inputs else list(range(rank))
     attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
     if by_sizes:
         sizes = _replace_axes(builder, builder.add("Shape", [data]), as_int64(builder, wanted), axes, rank)
@@ -93,7 +93,7 @@ def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: S
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = layer.read_boolean("sort_result_descending", default=True)
     require(not sorted_, f"{layer} sorts the selected boxes across classes")
-    soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
+    soft = any(require_constant(builder, value, "soft_nms_sigma").any() for value in deviation)
     require(not soft, f"{layer} lowers the scores of boxes that ONNX drops")
     for output, name in ((1, "scores"), (2, "number")):
         used = output < len(layer.outputs) and builder.has_consumers(output)

@@ -63,7 +63,7 @@ def _read_reduction(layer: Layer) -> str | None:
 
 def _write_scatter(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, axis = sources
-    attributes: dict[str, int | str] = {"axis": read_axis(builder, layer, axis)}
+    attributes: dict[str, int | str] = {"axis": read_axis(builder, axis)}
     if (reduction := _read_reduction(layer)) is not None:
         uses = layer.read_boolean("use_init_val", default=True)
         require(uses, f"{layer} omits the initial value, which ONNX does not")
@@ -80,7 +80,7 @@ def _write_scatter_nd(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 
 def _write_scatter_update(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, indices, updates, given = sources
-    rank, axis = get_rank(builder, layer, data), read_axis(builder, layer, given)
+    rank, axis = get_rank(builder, data), read_axis(builder, given)
     require(axis in (0, -rank), f"{layer} replaces along axis {axis}, ONNX along the first one")
     inner = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([-1])])
     return builder.add("ScatterND", [data, inner, updates])
@@ -111,8 +111,8 @@ def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
     """Write a comparison with 0, 1, 2 ... instead of a OneHot, which counts negative indices from the end."""
     indices, depth, on, off = sources
     layer.read_enum("negative_indices_mode", ("ignore_negative",), "ignore_negative")
-    size = int(require_constant(builder, layer, depth, "depth").reshape(()))
-    rank = get_rank(builder, layer, indices) + 1
+    size = int(require_constant(builder, depth, "depth").reshape(()))
+    rank = get_rank(builder, indices) + 1
     (axis,) = layer.read_integers("axis")
     axis %= rank
     shape = [size if index == axis else 1 for index in range(rank)]
@@ -123,7 +123,7 @@ def _write_one_hot(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.V
 
 def _write_reverse_sequence(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, lengths = sources
-    rank = get_rank(builder, layer, data)
+    rank = get_rank(builder, data)
     batch, time = (
         layer.read_integers(name, [default])[0] % rank
         for name, default in (("batch_axis", 0), ("seq_axis", 1))

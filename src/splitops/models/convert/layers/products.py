@@ -36,7 +36,7 @@ def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Va
 
 def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
     """Transpose the last two axes. Vectors are returned unchanged."""
-    rank = get_rank(builder, layer, value)
+    rank = get_rank(builder, value)
     if rank < 2:
         return value
     return builder.add("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
@@ -95,9 +95,9 @@ def _write_dft(
 ) -> ir.Value:
     """Write a transform as one DFT per axis. For ``real`` data, the last of these axes is one-sided."""
     data, axes_input, *lengths = sources
-    rank = get_rank(builder, layer, data) - (not real)
-    axes = [axis % rank for axis in read_integers(builder, layer, axes_input)]
-    sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
+    rank = get_rank(builder, data) - (not real)
+    axes = [axis % rank for axis in read_integers(builder, axes_input)]
+    sizes = read_integers(builder, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
         # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.
         data = builder.add("Unsqueeze", [data, builder.add_ints([-1])])

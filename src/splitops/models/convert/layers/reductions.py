@@ -40,7 +40,7 @@ def _reduce(
 def _write_reduction(
     operator: str, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]
 ) -> ir.Value:
-    data, axes = sources[0], read_integers(builder, layer, sources[1])
+    data, axes = sources[0], read_integers(builder, sources[1])
     # The specification defines the identity, but OpenVINO returns absolute values.
     require(bool(axes) or operator not in ("ReduceL1", "ReduceL2"), f"{layer} reduces no axis")
     return _reduce(builder, operator, data, axes, keep=layer.read_boolean("keep_dims", default=False))
@@ -69,7 +69,7 @@ def _read_float(layer: Layer, name: str) -> float:
 
 
 def _write_mvn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], read_integers(builder, layer, sources[1])
+    data, axes = sources[0], read_integers(builder, sources[1])
     outside = layer.read_enum("eps_mode", {"inside_sqrt": False, "outside_sqrt": True})
     return _normalise(builder, layer, data, axes, outside=outside)
 
@@ -78,7 +78,7 @@ def _write_mvn_opset2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
     (data,) = sources
     across = layer.read_boolean("across_channels", default=False)
     axes = layer.read_integers("reduction_axes", [])
-    axes = axes or list(range(1 if across else 2, get_rank(builder, layer, data)))
+    axes = axes or list(range(1 if across else 2, get_rank(builder, data)))
     return _normalise(builder, layer, data, axes, outside=False)
 
 
@@ -99,7 +99,7 @@ def _normalise(
 
 
 def _write_normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, axes = sources[0], read_integers(builder, layer, sources[1])
+    data, axes = sources[0], read_integers(builder, sources[1])
     require(bool(axes), f"{layer} has no axes")
     bound = layer.read_enum("eps_mode", {"add": "Add", "max": "Max"})
     squares = _reduce(builder, "ReduceSum", builder.add("Mul", [data, data]), axes)
@@ -109,7 +109,7 @@ def _write_normalize_l2(builder: LayerOpBuilder, layer: Layer, sources: Sequence
 
 def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, scale, shift = sources
-    (groups,), rank = layer.read_integers("num_groups"), get_rank(builder, layer, data)
+    (groups,), rank = layer.read_integers("num_groups"), get_rank(builder, data)
     kind = unwrap(builder.find_type(data), "the element type").numpy
     ones, zeros = np.ones(groups, kind), np.zeros(groups, kind)
     folded = builder.add("Reshape", [data, builder.add_ints([0, groups, -1])])
@@ -124,7 +124,7 @@ def _write_group_norm(builder: LayerOpBuilder, layer: Layer, sources: Sequence[i
 def _write_lrn(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, axes = sources
     size = layer.read_integers("size")[0]
-    require(read_integers(builder, layer, axes) == [1], f"{layer} normalises other axes than channels")
+    require(read_integers(builder, axes) == [1], f"{layer} normalises other axes than channels")
     require(size % 2 == 1, f"{layer} has an even size, whose center is ambiguous")
     names = ("alpha", "beta", "bias")
     return builder.add("LRN", [data], {name: layer.read_number(name) for name in names} | {"size": size})

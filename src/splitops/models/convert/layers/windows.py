@@ -138,7 +138,7 @@ def _pad_to_shape(
     ONNX would distribute automatic padding differently. If the total is odd, OpenVINO's plugin puts the
     larger half first for same_upper, unlike in a convolution.
     """
-    wanted = read_integers(builder, layer, sources[2], "output shape")
+    wanted = read_integers(builder, sources[2], "output shape")
     axes = len(window.strides)
     sizes, kernel = _get_sizes(builder, sources[0], axes), _get_sizes(builder, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
@@ -182,7 +182,7 @@ def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.
     attributes = _read_pool(builder, layer, sources[0]).attributes
     if len(layer.outputs) < 2 or not builder.has_consumers(1):
         return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = get_rank(builder, layer, sources[0])
+    rank = get_rank(builder, sources[0])
     (axis,) = layer.read_integers("axis", [0])
     # ONNX returns positions in the whole tensor.
     require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, ONNX from the first one")
@@ -294,7 +294,7 @@ class _Axis:
 
 def _write_adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
     data, wanted = sources
-    outputs = read_integers(builder, layer, wanted, "size")
+    outputs = read_integers(builder, wanted, "size")
     if all(size == 1 for size in outputs):
         return builder.add("GlobalAveragePool", [data])
     shape = (builder.find_shape(data) or ())[2:]
