@@ -21,7 +21,7 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, normalise_axis, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, replace_sizes
-from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank, require
+from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank
 from splitops.spec.sizes.dims import UNKNOWN
 from splitops.splitting.inference import join_shapes
 
@@ -206,7 +206,8 @@ class _Loop:
         constant = self.builder.read_constant(trips)
         if constant is not None and constant.size == 1:
             number = int(constant.item())
-            require(number >= -1, f"the trip count is {number}")
+            if number < -1:
+                raise ModelError(f"the trip count is {number}")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
         zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, INT64_MAX))

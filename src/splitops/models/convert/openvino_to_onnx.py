@@ -21,9 +21,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
-from splitops.models.convert import layers
 from splitops.models.convert.folding import fold_layer, fold_value
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers import find_layer_converter
 from splitops.models.convert.onnx_to_onnx import check_converted, get_status
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
@@ -69,7 +69,6 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
 from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ShapeInterpreter
-from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 from splitops.models.ops.writing import ONNX_OPSET, Values
 from splitops.models.quirks import SplitKey, find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
@@ -472,18 +471,12 @@ class _GraphWriter:
 
     def _convert_layer(self, node: LayerNode, where: Where) -> Values:
         layer = node.layer
-        operator, converter = find_converter(layer), layers.find_layer_converter(layer)
-        opset = get_opset(operator) if operator else converter.opset if converter else None
-        if layer.bodies or opset is None:
+        converter = find_layer_converter(layer)
+        if layer.bodies or converter is None:
             raise ModelError(f"{layer} of {layer.version} cannot be converted to ONNX", where)
-        builder = LayerOpBuilder(opset, self.names, self.graph, node)
-        results: Values
+        builder = LayerOpBuilder(converter.opset, self.names, self.graph, node)
         try:
-            if operator is not None:
-                results = [convert_layer(builder, self._get_sources(node))]
-            else:
-                assert converter is not None
-                results = converter.to_onnx(builder, layer, self._get_sources(node))
+            results = converter.to_onnx(builder, self._get_sources(node))
         except SplitError as error:
             error.where = where
             raise

@@ -82,7 +82,7 @@ def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
 
 def _adapt_layer(operator: str, writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     sources, mode = operands["values"], writer.layer.get_attribute("auto_broadcast")
-    require(mode in (None, "numpy", "none"), f"{writer.layer} has auto_broadcast = {mode!r}")
+    require(writer, mode in (None, "numpy", "none"), f"has auto_broadcast = {mode!r}")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))

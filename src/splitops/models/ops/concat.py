@@ -43,7 +43,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     types = {str(kind) for value in operands["values"] if (kind := writer.find_type(value)) is not None}
-    require(len(types) < 2, f"{writer.layer} joins {' and '.join(sorted(types))}")
+    require(writer, len(types) < 2, f"joins {' and '.join(sorted(types))}")
     return operands
 
 

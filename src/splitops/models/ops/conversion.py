@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +46,7 @@ def get_opset(operator: Operator) -> int:
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
 
-def convert_layer(writer: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
+def convert_layer(writer: NodeWriter, *sources: ir.Value) -> ir.Value:
     """Write a layer as nodes, and return its output. :func:`find_converter` must return an operator for it.
 
     Raises:
@@ -66,7 +65,7 @@ def convert_layer(writer: NodeWriter, sources: Sequence[ir.Value]) -> ir.Value:
     if operator.types is not None:
         require_types(writer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
-        require_broadcast(layer)
+        require_broadcast(writer)
     if sources and writer.find_type(sources[0]) in operator.identity_types:
         return writer.add("Identity", sources[:1])
     if operator.adapt_layer is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.operator import (
     Attribute,
@@ -19,7 +20,7 @@ from splitops.models.ops.operator import (
     infer_result,
 )
 from splitops.models.ops.shapes import count_elements, resolve_reshape, to_size
-from splitops.models.ops.writing import NodeWriter, as_int64, require
+from splitops.models.ops.writing import NodeWriter, as_int64
 from splitops.spec.sizes.dims import Shape
 
 
@@ -37,8 +38,10 @@ def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
 def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
-    require(kind is None or kind.integer, f"the pattern of {writer.layer} is {kind}, not integers")
-    require(shape is None or bool((shape >= -1).all()), f"the pattern of {writer.layer} has a negative size")
+    if kind is not None and not kind.integer:
+        raise ModelError(f"the pattern of {writer.layer} is {kind}, not integers")
+    if shape is not None and (shape < -1).any():
+        raise ModelError(f"the pattern of {writer.layer} has a negative size")
     # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True

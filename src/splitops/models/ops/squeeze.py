@@ -72,7 +72,7 @@ def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | 
 
 def _unsqueeze_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     axes = list(dict.fromkeys(read_integers(writer, operands["axes"])))
-    require(bool(axes), f"{writer.layer} has no axes")
+    require(writer, bool(axes), "has no axes")
     return {**operands, "axes": axes}
 
 

@@ -92,24 +92,24 @@ class LayerWriter(Reader, Protocol):
 # Attributes of a layer
 
 
-def require(holds: bool, reason: str) -> None:
-    """Raise ModelError with ``reason`` unless ``holds`` is true."""
+def require(builder: NodeWriter, holds: bool, reason: str) -> None:
+    """Raise ModelError for the layer unless ``holds`` is true. ``reason`` is the predicate of the message."""
     if not holds:
-        raise ModelError(reason)
+        raise ModelError(f"{builder.layer} {reason}")
 
 
 def require_types(builder: NodeWriter, sources: Iterable[ir.Value], types: frozenset[ElementType]) -> None:
     """Raise ModelError unless the element types of all ``sources`` of a layer are among ``types``."""
     for kind in map(builder.find_type, sources):
-        require(kind in types, f"{builder.layer} of {kind} is not specified to be the same in ONNX")
+        require(builder, kind in types, f"of {kind} is not specified to be the same in ONNX")
 
 
-def require_broadcast(layer: Layer) -> None:
+def require_broadcast(builder: NodeWriter) -> None:
     """Raise ModelError if ONNX would broadcast the inputs of a layer differently."""
     # "none" requires equal shapes, and "pdpd" with axis -1 aligns the last axes, as NumPy and ONNX do.
-    mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
+    mode, axis = builder.layer.get_attribute("auto_broadcast"), builder.layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
-    require(same, f"{layer} has auto_broadcast = {mode!r}")
+    require(builder, same, f"has auto_broadcast = {mode!r}")
 
 
 # Inputs of a layer
@@ -141,7 +141,7 @@ def read_integers(builder: NodeWriter, value: ir.Value, name: str = "axes") -> l
 def read_axis(builder: NodeWriter, value: ir.Value) -> int:
     """Return the axis in an input, which must be a constant with one element."""
     axes = read_integers(builder, value, "axis")
-    require(len(axes) == 1, f"{builder.layer} has {len(axes)} axes")
+    require(builder, len(axes) == 1, f"has {len(axes)} axes")
     return axes[0]
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import onnx_ir as ir
 
 from splitops.common.integers import INT64_MAX
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.converter import LayerConverter, to_opsets
-from splitops.models.formats.openvino import Layer
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import (
+    NodeWriter,
     as_int64,
     get_length,
     get_rank,
@@ -22,22 +23,22 @@ from splitops.models.ops.writing import (
 )
 
 
-def _write_broadcast(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, shape, *mapping = sources
-    mode = layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
+def _write_broadcast(
+    builder: LayerOpBuilder, data: ir.Value, shape: ir.Value, *mapping: ir.Value
+) -> ir.Value:
+    mode = builder.layer.read_enum("mode", ("explicit", "none", "numpy", "bidirectional"), "numpy")
     if mode in ("explicit", "none"):  # version 1 has both names for this mode
         axes = read_integers(builder, mapping[0], "axes_mapping")
-        rank = get_length(builder, shape, f"the rank of the output of {layer}")
+        rank = get_length(builder, shape, f"the rank of the output of {builder.layer}")
         others = [axis for axis in range(rank) if axis not in axes]
-        require(axes == sorted(axes), f"{layer} changes the order of the axes")
+        require(builder, axes == sorted(axes), "changes the order of the axes")
         data = builder.add("Unsqueeze", [data, builder.add_ints(others)]) if others else data
     return builder.add("Expand", [data, as_int64(builder, shape)])
 
 
-def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, repeats = sources
+def _write_tile(builder: LayerOpBuilder, data: ir.Value, repeats: ir.Value) -> ir.Value:
     rank = get_rank(builder, data)
-    count = get_length(builder, repeats, f"the number of repeats of {layer}")
+    count = get_length(builder, repeats, f"the number of repeats of {builder.layer}")
     repeats = as_int64(builder, repeats)
     if count < rank:
         repeats = builder.add("Concat", [builder.add_ints([1] * (rank - count)), repeats], {"axis": 0})
@@ -46,9 +47,10 @@ def _write_tile(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     return builder.add("Tile", [data, repeats])
 
 
-def _write_pad(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, begin, end, *value = sources
-    mode = layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
+def _write_pad(
+    builder: LayerOpBuilder, data: ir.Value, begin: ir.Value, end: ir.Value, *value: ir.Value
+) -> ir.Value:
+    mode = builder.layer.read_enum("pad_mode", ("constant", "edge", "reflect"))
     pads = builder.add("Concat", [as_int64(builder, begin), as_int64(builder, end)], {"axis": 0})
     # ONNX pads with zeros if this value is absent.
     constant = value[:1] if mode == "constant" else []
@@ -84,14 +86,14 @@ class _Bound:
         return begin, end, self.step
 
 
-def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_strided_slice(builder: LayerOpBuilder, *sources: ir.Value) -> ir.Value:
     """Write a Slice, a Squeeze of the dropped axes, and an Unsqueeze for the added axes."""
     data = builder.add("Identity", [sources[0]])
     rows: list[tuple[int | ir.Value, int | ir.Value, int, int]] = []
     dropped: list[int] = []
     added: list[int] = []
     axis = 0
-    bounds = _read_bounds(builder, layer, sources)
+    bounds = _read_bounds(builder, sources)
     for bound in bounds:
         if bound.ellipsis_mask:
             explicit = sum(not (each.new_axis_mask or each.ellipsis_mask) for each in bounds)
@@ -114,13 +116,13 @@ def _write_strided_slice(builder: LayerOpBuilder, layer: Layer, sources: Sequenc
     return data
 
 
-def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> list[_Bound]:
+def _read_bounds(builder: LayerOpBuilder, sources: Sequence[ir.Value]) -> list[_Bound]:
     count, steps = None, sources[3:]
     for value in sources[1:]:
         shape = builder.find_shape(value)
         count = shape[0] if shape and isinstance(shape[0], int) else count
-    count = unwrap(count, f"the number of bounds of {layer}")
-    masks = [[*layer.read_integers(name, []), *[0] * count][:count] for name in _MASKS]
+    count = unwrap(count, f"the number of bounds of {builder.layer}")
+    masks = [[*builder.layer.read_integers(name, []), *[0] * count][:count] for name in _MASKS]
     begins, ends = (
         [
             0 if masked else number
@@ -130,9 +132,9 @@ def _read_bounds(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Val
     )
     strides = read_integers(builder, steps[0], "steps") if steps else [1] * count
     bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
-    require(sum(bound.ellipsis_mask for bound in bounds) <= 1, f"{layer} has two ellipses")
+    require(builder, sum(bound.ellipsis_mask for bound in bounds) <= 1, "has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
-    require(not both, f"{layer} drops an axis at a masked position")
+    require(builder, not both, "drops an axis at a masked position")
     return bounds
 
 
@@ -161,23 +163,18 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
     return parts[0] if len(parts) == 1 else builder.add("Concat", parts, {"axis": 0})
 
 
-def _write_depth_to_space(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, sources[0]) == 4, f"{layer} requires data of rank 4")
-    mode = layer.read_enum("mode", {"blocks_first": "DCR", "depth_first": "CRD"})
-    size = layer.read_integers("block_size", [1])[0]
-    return builder.add("DepthToSpace", sources, {"blocksize": size, "mode": mode})
+def _write_blocks(operator: str, modes: Mapping[str, Any], builder: NodeWriter, data: ir.Value) -> ir.Value:
+    """Write a DepthToSpace or SpaceToDepth. ``modes`` has the attributes of the node for each mode."""
+    require(builder, get_rank(builder, data) == 4, "requires data of rank 4")
+    attributes = builder.layer.read_enum("mode", modes)
+    size = builder.layer.read_integers("block_size", [1])[0]
+    return builder.add(operator, [data], {"blocksize": size, **attributes})
 
 
-def _write_space_to_depth(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    require(get_rank(builder, sources[0]) == 4, f"{layer} requires data of rank 4")
-    layer.read_enum("mode", ("blocks_first",))
-    return builder.add("SpaceToDepth", sources, {"blocksize": layer.read_integers("block_size", [1])[0]})
-
-
-def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    (data,) = sources
+def _write_shuffle_channels(builder: LayerOpBuilder, data: ir.Value) -> ir.Value:
     rank = get_rank(builder, data)
-    axis, (groups,) = layer.read_integers("axis", [1])[0] % rank, layer.read_integers("group", [1])
+    (axis,), (groups,) = (builder.layer.read_integers(name, [1]) for name in ("axis", "group"))
+    axis %= rank
     sizes = builder.add("Shape", [data])
     before = builder.add("Slice", [sizes, builder.add_ints([0]), builder.add_ints([axis])])
     after = builder.add("Slice", [sizes, builder.add_ints([axis + 1]), builder.add_ints([INT64_MAX])])
@@ -187,10 +184,11 @@ def _write_shuffle_channels(builder: LayerOpBuilder, layer: Layer, sources: Sequ
     return builder.add("Reshape", [shuffled, sizes])
 
 
-def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, given_shift, given_axes = sources
+def _write_roll(
+    builder: LayerOpBuilder, data: ir.Value, given_shift: ir.Value, given_axes: ir.Value
+) -> ir.Value:
     axes, sizes = read_integers(builder, given_axes), builder.find_shape(data)
-    shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {layer}")
+    shifts = unwrap(builder.find_shape(given_shift), f"the number of shifts of {builder.layer}")
     single = shifts in ((), (1,))
     turns = builder.add("Reshape", [given_shift, builder.add_ints([-1])]) if shifts == () else given_shift
     for shift, axis in zip(
@@ -218,13 +216,14 @@ def _write_roll(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Valu
     return builder.add("Identity", [data])
 
 
+_DEPTH_MODES: Final = {"blocks_first": {"mode": "DCR"}, "depth_first": {"mode": "CRD"}}
 ARRANGING: Final = (
-    LayerConverter(layer="Broadcast", versions=to_opsets(1, 3), write=_write_broadcast),
-    LayerConverter(layer="Tile", versions=to_opsets(1), write=_write_tile),
-    LayerConverter(layer="Pad", versions=to_opsets(1, 12), write=_write_pad),
-    LayerConverter(layer="StridedSlice", versions=to_opsets(1), write=_write_strided_slice),
-    LayerConverter(layer="DepthToSpace", versions=to_opsets(1), write=_write_depth_to_space),
-    LayerConverter(layer="SpaceToDepth", versions=to_opsets(1), write=_write_space_to_depth),
-    LayerConverter(layer="ShuffleChannels", versions=to_opsets(1), write=_write_shuffle_channels),
-    LayerConverter(layer="Roll", versions=to_opsets(7), write=_write_roll),
+    LayerConverter(layer="Broadcast", versions=(1, 3), write=_write_broadcast),
+    LayerConverter(layer="Tile", write=_write_tile),
+    LayerConverter(layer="Pad", versions=(1, 12), write=_write_pad),
+    LayerConverter(layer="StridedSlice", write=_write_strided_slice),
+    LayerConverter(layer="DepthToSpace", write=partial(_write_blocks, "DepthToSpace", _DEPTH_MODES)),
+    LayerConverter(layer="SpaceToDepth", write=partial(_write_blocks, "SpaceToDepth", {"blocks_first": {}})),
+    LayerConverter(layer="ShuffleChannels", write=_write_shuffle_channels),
+    LayerConverter(layer="Roll", versions=(7,), write=_write_roll),
 )
