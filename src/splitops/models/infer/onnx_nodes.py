@@ -27,7 +27,7 @@ from splitops.models.infer.onnx_reading import to_attribute_proto, to_node_proto
 from splitops.models.infer.onnx_texts import TEXT_OPERATORS, add_text_sizes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_node_spelling
-from splitops.spec.elements.types import ElementType, from_onnx
+from splitops.spec.elements.types import ElementType, from_onnx, from_onnx_name
 
 _MAX_PASSED: Final = 64
 """Maximum number of elements that are passed to onnx. Larger tensors are not sizes, axes or scales."""
@@ -189,6 +189,7 @@ def _infer_types(
             kind = variables.setdefault(formal.type_str, known.type)
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
     named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
+    named = named if len(node.output) == 1 else 0
     allowed = {one.type_param_str: list(one.allowed_type_strs) for one in schema.type_constraints}
     result: list[ElementType | None] = []
     for formal in _expand_formals(schema.outputs, len(node.output)):
@@ -198,8 +199,8 @@ def _infer_types(
         kinds = allowed.get(formal.type_str, [formal.type_str])
         kind = variables.get(formal.type_str)
         if len(kinds) == 1:
-            kind = _TENSORS.get(kinds[0])
-        elif kind is None and named and len(node.output) == 1 and all(one in _TENSORS for one in kinds):
+            kind = from_onnx_name(kinds[0])
+        elif kind is None and named and all(one.startswith("tensor(") for one in kinds):
             kind = from_onnx(named)
         result.append(kind)
     return result
@@ -212,14 +213,6 @@ def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
     repeated = last if last is not None and variadic and last.is_homogeneous else None
     fixed = list(formals[:-1]) if variadic else list(formals)
     return [*fixed, *[repeated] * count][:count]
-
-
-_TENSORS: Final = {
-    f"tensor({name.lower()})": from_onnx(number)
-    for name, number in TensorProto.DataType.items()
-    if number != TensorProto.UNDEFINED
-}
-"""Element types, keyed by their names in operator schemas, such as ``tensor(float)``."""
 
 
 def _call_onnx(

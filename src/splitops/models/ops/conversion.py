@@ -118,8 +118,8 @@ def _read_layer_operands(
     return adapted if adapted is not None and operator.openvino[0].can_write(adapted) else None
 
 
-def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
-    """Write a node as a layer, and return its output. :func:`can_convert_node` must be true for it."""
+def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> tuple[Output, ...]:
+    """Write a node as a layer, and return its outputs. :func:`can_convert_node` must be true for it."""
     match = find_node_spelling(node.op_type, opset)
     assert match is not None
     operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]
@@ -132,4 +132,4 @@ def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
     inputs, data = spelling.write(operands, add_constant)
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
     kind = match[0].result or operands.get("type")
-    return writer.add_layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)
+    return writer.add_layer(node, spelling.name, inputs, data, version=number, kind=kind)

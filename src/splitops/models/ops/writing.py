@@ -78,12 +78,12 @@ class LayerWriter(Reader, Protocol):
         node: ir.Node,
         type_: str,
         inputs: Sequence[ir.Value | Output | None],
-        data: Mapping[str, object] | None = None,
+        data: Mapping[str, object],
         *,
-        version: str = "opset1",
+        version: int,
         kind: ElementType | None = None,
-    ) -> Output:
-        """Add a layer for ``node`` with one output, whose type is ``kind`` or that of the first input."""
+    ) -> tuple[Output, ...]:
+        """Add a layer for ``node``. The type of its outputs is ``kind`` or that of the first input."""
 
     def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
         """Add an integer constant of type ``kind``, which is int64 by default."""
