@@ -22,7 +22,7 @@ from splitops.models.formats.openvino.port_maps import PortMap, Slicing, normali
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, replace_sizes
 from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank
-from splitops.spec.sizes.dims import UNKNOWN
+from splitops.spec.sizes.dims import UNKNOWN, to_exact
 from splitops.splitting.inference import join_shapes
 
 _MAX_INITIAL: Final = 4096
@@ -338,11 +338,9 @@ class _Loop:
             stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
-        if shape is not None and 0 not in shape:
-            known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
-            if all(isinstance(size, int) for size in known_sizes):
-                pattern = builder.add_constant(np.array(known_sizes, np.int64))
-                return builder.add("Reshape", [stacked, pattern])
+        pattern = None if shape is None else to_exact([*shape[:axis], -1, *shape[axis + 1 :]])
+        if shape is not None and pattern is not None and 0 not in shape:
+            return builder.add("Reshape", [stacked, builder.add_ints(pattern)])
         sizes = builder.add("Shape", [stacked])
         joined = builder.add(
             "Mul", [builder.add("Gather", [sizes, builder.add_ints([at])]) for at in (axis, axis + 1)]

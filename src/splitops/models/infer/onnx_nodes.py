@@ -28,6 +28,7 @@ from splitops.models.infer.onnx_texts import TEXT_OPERATORS, add_text_sizes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_node_spelling
 from splitops.spec.elements.types import ElementType, from_onnx, from_onnx_name
+from splitops.spec.sizes.dims import to_exact
 
 _MAX_PASSED: Final = 64
 """Maximum number of elements that are passed to onnx. Larger tensors are not sizes, axes or scales."""
@@ -118,8 +119,8 @@ def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
     value = refined.elements
     if value is None or not is_tracked(kind) or value.size > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, base.elements)
-    exact = [size for size in shape or () if isinstance(size, int)]
-    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is not None and math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, base.elements)
     return AbstractTensor(kind, tuple(value.shape), _convert_to_dtype(value, kind))
 

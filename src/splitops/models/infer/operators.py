@@ -11,6 +11,7 @@ import numpy as np
 from splitops.models.abstract_values import MAX_ELEMENTS, NOTHING, AbstractTensor, AbstractValue
 from splitops.models.ops.operator import Operands, Operator, Spelling, Unknown
 from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import to_exact
 
 _TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
 _FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
@@ -57,8 +58,8 @@ def _fold(
 ) -> list[AbstractTensor] | None:
     """Compute the outputs. Return None if an input is not known, an output may be large, or this fails."""
     for tensor in outputs:
-        exact = [size for size in tensor.shape or () if isinstance(size, int)]
-        if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
+        exact = to_exact(tensor.shape)
+        if exact is None or math.prod(exact) > MAX_ELEMENTS:
             return None
     arrays = []
     for value in inputs:

@@ -22,17 +22,15 @@ from splitops.models.ops.operator import (
     as_type,
     infer_result,
 )
-from splitops.models.ops.writing import NodeWriter, Reader
+from splitops.models.ops.writing import FLOATS, INTEGERS, LOGICAL, SIZES, NodeWriter, Reader
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-_SIZES: Final = frozenset({"int32", "int64"})
-_INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_HALVES: Final = frozenset({"float16", "bfloat16"})
-_TYPES: Final = _INTEGERS | _HALVES | {"bool", "float32", "float64"}
-_WITHIN_FLOAT32: Final = _HALVES | {"bool", "float32", "int8", "uint8", "int16", "uint16"}
+_HALVES: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16"))
+_TYPES: Final = INTEGERS | FLOATS | LOGICAL
+_WITHIN_FLOAT32: Final = {kind for kind in _TYPES if kind.bits <= 16} | {ELEMENT_TYPES["float32"]}
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -46,7 +44,7 @@ def _infer(operands: Operands) -> AbstractTensor:
         elements = operands.get_elements()
         if not data.is_complete:
             # A partly known element is an integer that narrower types may not be able to represent.
-            if target.name not in _SIZES:
+            if target not in SIZES:
                 raise Unknown("an element is unknown")
             return elements
         if not operands.of_layer:
@@ -66,9 +64,9 @@ def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool
     """
     if source is None or source is target:
         return source is target
-    if target.name in _HALVES:
-        return source.name in _WITHIN_FLOAT32
-    return source.name in _TYPES and target.name in _TYPES
+    if target in _HALVES:
+        return source in _WITHIN_FLOAT32
+    return source in _TYPES and target in _TYPES
 
 
 def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> ir.Value:

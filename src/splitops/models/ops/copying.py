@@ -22,7 +22,7 @@ from splitops.models.ops.operator import (
 )
 from splitops.models.ops.shapes import broadcast, count_range, read_axes, to_size
 from splitops.spec.elements.types import ElementType
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape, to_exact
 
 
 def check_size(shape: Any) -> None:
@@ -48,8 +48,8 @@ def _infer_expand(operands: Operands) -> AbstractTensor:
 
 def _fill(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTensor:
     """Return a tensor of equal elements, which are tracked if the shape is known and small."""
-    exact = [size for size in shape if isinstance(size, int)]
-    if len(exact) < len(shape) or math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is None or math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape)
     elements = np.empty(exact, object)
     elements.fill(element)

@@ -21,7 +21,7 @@ from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Entry, Value
 from splitops.spec.elements.types import ElementType, from_openvino
-from splitops.spec.sizes.dims import Shape
+from splitops.spec.sizes.dims import Shape, to_exact
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -390,8 +390,8 @@ def infer_result(
     element_type = kind or data.type
     if data.elements is None:
         return AbstractTensor(element_type, shape)
-    exact = [size for size in shape or () if isinstance(size, int)]
-    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is not None and math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(element_type, shape)
     try:
         value = compute()

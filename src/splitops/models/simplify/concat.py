@@ -18,7 +18,7 @@ from splitops.models.split_nodes.static_facts import (
     is_whole,
     sum_groups,
 )
-from splitops.spec.sizes.dims import Shape
+from splitops.spec.sizes.dims import Shape, to_exact
 
 Item = tuple[ir.Node, int] | None
 """The split and the index of a Concat input that is a part on the same axis. None for other inputs."""
@@ -225,8 +225,8 @@ def _match_inputs(facts: SplitFacts, shapes: Sequence[Shape | None]) -> list[ran
     if len(sizes) == len(facts.parts) and all(map(is_same_size, sizes, facts.parts)):
         # The sizes then add up to the size of the axis, so the split cannot fail.
         return [range(index, index + 1) for index in range(len(sizes))]
-    exact = [piece for piece in sizes if isinstance(piece, int)]
-    if len(exact) != len(sizes) or facts.sizes is None or not facts.removable:
+    exact = to_exact(sizes)
+    if exact is None or facts.sizes is None or not facts.removable:
         return None
     return group_pieces(exact, facts.sizes)
 

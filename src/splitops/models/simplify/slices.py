@@ -19,7 +19,7 @@ from splitops.models.simplify.bounds import (
     list_strided_ranges,
 )
 from splitops.models.split_nodes.static_facts import partition
-from splitops.spec.sizes.dims import UNKNOWN, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Shape, to_exact
 
 
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
@@ -99,10 +99,10 @@ def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int,
     return None if bounds is None else find_sliced_axis(bounds, shape)
 
 
-def _read_inner_sizes(shape: Shape, axis: int) -> list[int] | None:
+def _read_inner_sizes(shape: Shape, axis: int) -> tuple[int, ...] | None:
     """Return the sizes after ``axis``, or None if one is unknown or 0, so that a Reshape cannot set it."""
-    sizes = [size for size in shape[axis + 1 :] if isinstance(size, int) and size > 0]
-    return sizes if len(sizes) == len(shape) - axis - 1 else None
+    sizes = to_exact(shape[axis + 1 :])
+    return None if sizes is None or 0 in sizes else sizes
 
 
 # Nodes that select positions on an axis of a tensor, and together cover the axis

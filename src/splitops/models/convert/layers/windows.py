@@ -13,7 +13,7 @@ from splitops.errors import ModelError
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
 from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import FLOATS, INT32, Values, get_rank, read_integers, require
-from splitops.spec.sizes.dims import Dim
+from splitops.spec.sizes.dims import Dim, to_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class _Window:
 
         Runtimes reject dilations together with automatic padding.
         """
-        exact = [size for size in sizes if isinstance(size, int)]
-        if not self.is_same or len(exact) < len(sizes):
+        exact = to_exact(sizes)
+        if not self.is_same or exact is None:
             return self
         rows = zip(exact, kernel, self.strides, self.dilations, strict=True)
         totals = [_compute_padding(*row) for row in rows]
@@ -97,7 +97,10 @@ def _write_convolution(
     read = _read_window_attributes if operator == "Conv" else _read_transposed_attributes
     attributes = read(builder, sources, first=first)
     if first == 3:
-        groups, *shape = _get_filter_shape(builder, filters)
+        exact = to_exact(builder.find_shape(filters))
+        if exact is None or len(exact) < 4:
+            raise ModelError(f"the shape of the filters of {builder.layer} is unknown")
+        groups, *shape = exact
         filters = _reshape(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
     return builder.add(operator, [data, filters], attributes)
@@ -154,15 +157,6 @@ def _pad_to_shape(
         require(builder, missing >= 0, f"omits the last {-missing} of axis {axis + 2}, which ONNX does not")
         more[axis] += missing
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
-
-
-def _get_filter_shape(builder: LayerOpBuilder, filters: ir.Value) -> list[int]:
-    """Return the shape of filters with an axis of groups. All sizes must be known."""
-    shape = builder.find_shape(filters) or ()
-    sizes = [size for size in shape if isinstance(size, int)]
-    if not len(sizes) == len(shape) >= 4:
-        raise ModelError(f"the shape of the filters of {builder.layer} is unknown")
-    return sizes
 
 
 def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
