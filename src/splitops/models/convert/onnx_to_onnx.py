@@ -42,7 +42,7 @@ from splitops.models.graph.split_nodes import is_split
 from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
-from splitops.models.simplify.sequences import sequence_reads
+from splitops.models.simplify.sequences import replace_sequences
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Way, get_first_way
@@ -269,7 +269,7 @@ class ModelConversion:
         """Replace the consumers of a sequence, and describe the new nodes. Return None if some remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
-        sequence_reads(node, self.editor)
+        replace_sequences(node, self.editor)
         if node.graph is None:
             return self.editor.changes[-1].after
         try:

@@ -24,7 +24,7 @@ Item = tuple[ir.Node, int] | None
 """The split and the index of a Concat input that is a part on the same axis. None for other inputs."""
 
 
-def split_concat(node: ir.Node, editor: Editor) -> None:
+def cancel_split_concat(node: ir.Node, editor: Editor) -> None:
     """Simplify a Concat that joins parts of a split in their order.
 
     If it reads all parts, they are replaced by the data of the split. Otherwise, adjacent parts without other
@@ -171,7 +171,7 @@ def _is_complete(facts: SplitFacts, sizes: tuple[int, ...]) -> bool:
     return not isinstance(facts.size, int) or sum(sizes) == facts.size
 
 
-def concat_split(node: ir.Node, editor: Editor) -> None:
+def cancel_concat_split(node: ir.Node, editor: Editor) -> None:
     """Replace the parts of a split with the inputs of the Concat before it, if they have the same boundaries.
 
     If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless

@@ -72,7 +72,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     editor.record(where, before, editor.describe_producer(parts[0]), reason)
 
 
-def empty_parts(node: ir.Node, editor: Editor) -> None:
+def fold_empty_parts(node: ir.Node, editor: Editor) -> None:
     """Replace used empty parts of known shape with constants."""
     facts = editor.read_split_facts(node)
     if facts is None or len(facts.parts) == 1:

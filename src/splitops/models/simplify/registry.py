@@ -88,9 +88,9 @@ _REWRITES: Final = (
     _constants(
         "split-initializers", "replace a constant that only a split uses by one constant per part", _SPLIT
     ),
-    _parts("empty-parts", "replace used empty parts by constants", _SPLIT),
+    _parts("fold-empty-parts", "replace used empty parts by constants", _SPLIT),
     _sequences(
-        "sequence-reads",
+        "replace-sequences",
         "replace uses of the sequence of a SplitToSequence by uses of its parts or data",
         ("SEQUENCE",),
         openvino=False,
@@ -99,20 +99,25 @@ _REWRITES: Final = (
     _slices("remove-whole-slice", "replace a Slice of whole axes by its data", _SLICE),
     _slices("merge-slices", "merge a Slice into the Slices that use it, if nothing else does", _SLICE),
     _slices(
-        "strided-slices",
+        "replace-strided-slices",
         "replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes",
         _SLICE,
         undoes_fixes=True,
     ),
-    _slices("slices", "replace Slices that together are a whole axis by a Split", _SLICE, undoes_fixes=True),
     _slices(
-        "gathers",
+        "replace-slices",
+        "replace Slices that together are a whole axis by a Split",
+        _SLICE,
+        undoes_fixes=True,
+    ),
+    _slices(
+        "replace-gathers",
         "replace Gathers of neighbouring positions that together are a whole axis by a Split",
         _GATHER,
         undoes_fixes=True,
     ),
     _slices(
-        "scalar-gathers",
+        "replace-scalar-gathers",
         "replace Gathers of each position of an axis by a Split and Squeezes: more nodes, off by default",
         _GATHER,
         default=False,
@@ -125,11 +130,11 @@ _REWRITES: Final = (
         _CONCAT,
     ),
     _concat(
-        "concat-split",
+        "cancel-concat-split",
         "replace parts of a split Concat by its inputs, if they have the same boundaries",
         _SPLIT,
     ),
-    _concat("split-concat", "remove splits of parts that are concatenated in order", _CONCAT),
+    _concat("cancel-split-concat", "remove splits of parts that are concatenated in order", _CONCAT),
     _parts(
         "merge-splits",
         "merge a split of a part into the split that produces it, on the same axis",

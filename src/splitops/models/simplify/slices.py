@@ -111,12 +111,12 @@ ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
 """Returns the axis and the positions that a node selects, or None if they are not of the required kind."""
 
 
-def slices(node: ir.Node, editor: Editor) -> None:
+def replace_slices(node: ir.Node, editor: Editor) -> None:
     """Replace Slices of one tensor that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, _read_contiguous_slice)
 
 
-def strided_slices(node: ir.Node, editor: Editor) -> None:
+def replace_strided_slices(node: ir.Node, editor: Editor) -> None:
     """Replace n Slices with step n, one from each of the first n positions, with Reshape, Split and Squeezes.
 
     ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
@@ -126,12 +126,12 @@ def strided_slices(node: ir.Node, editor: Editor) -> None:
     _replace_by_split(node, editor, _read_strided_slice, strided=True)
 
 
-def gathers(node: ir.Node, editor: Editor) -> None:
+def replace_gathers(node: ir.Node, editor: Editor) -> None:
     """Replace Gathers of adjacent positions that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, partial(_read_gather, rank=1))
 
 
-def scalar_gathers(node: ir.Node, editor: Editor) -> None:
+def replace_scalar_gathers(node: ir.Node, editor: Editor) -> None:
     """Replace scalar Gathers of all positions of an axis with a Split and a Squeeze for each position.
 
     This adds nodes: use it only for runtimes in which Split is faster than Gather.
