@@ -20,10 +20,7 @@ from splitops.models.formats.onnx import check_model
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import find_since_version
 from splitops.models.formats.onnx.storage import strip_weights
-from splitops.models.formats.onnx.structure import (
-    find_inlining_problem,
-    iter_located_graphs,
-)
+from splitops.models.formats.onnx.structure import find_inlining_problem, iter_located_graphs
 from splitops.models.formats.onnx.structure import iter_nodes as protos_of
 from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.formats.walk import (

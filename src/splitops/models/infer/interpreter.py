@@ -293,13 +293,7 @@ class ShapeInterpreter:
     # Subgraphs
 
     def _infer_body(
-        self,
-        scope: _Frame,
-        step: str,
-        graph: ir.Graph,
-        inputs: _Values,
-        *,
-        conditional: bool = True,
+        self, scope: _Frame, step: str, graph: ir.Graph, inputs: _Values, *, conditional: bool = True
     ) -> list[AbstractValue]:
         """Infer the outputs of a subgraph from its abstract inputs. ``step`` is added to the graph path."""
         path = extend(scope.where.graph, step)
@@ -411,11 +405,7 @@ class ShapeInterpreter:
         ]
 
     def _compute_fixed_point(
-        self,
-        body: Callable[[list[AbstractValue]], list[AbstractValue]],
-        start: _Values,
-        *,
-        first: int,
+        self, body: Callable[[list[AbstractValue]], list[AbstractValue]], start: _Values, *, first: int
     ) -> list[AbstractValue]:
         """Infer a body until its state holds for every iteration. Record and return only the last result.
 

@@ -272,8 +272,7 @@ OTHERS: Final = (
         onnx=(
             Spelling("Clip", "data min? max?", since=11),
             Spelling(
-                "Clip",
-                attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)},
+                "Clip", attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)}
             ),
         ),
         openvino=(Spelling("Clamp", "data", _LIMITS),),

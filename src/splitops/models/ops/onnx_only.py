@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, make_partial_value
-from splitops.models.ops.operator import (
-    Attribute,
-    Operands,
-    Operator,
-    Spelling,
-    Unknown,
-    as_flag,
-    as_integer,
-)
+from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
 from splitops.models.ops.shapes import join_sequence, to_size
 from splitops.models.ops.writing import INT64
 

@@ -89,10 +89,7 @@ _BOUNDS: Final = {
     "axes": Attribute(as_integers, None),
 }
 SLICE: Final = Operator(
-    onnx=(
-        Spelling("Slice", "data starts ends axes? steps?", since=10),
-        Spelling("Slice", "data", _BOUNDS),
-    ),
+    onnx=(Spelling("Slice", "data starts ends axes? steps?", since=10), Spelling("Slice", "data", _BOUNDS)),
     openvino=(Spelling("Slice", "data starts ends steps axes?", since=8),),
     role=Role.SLICE,
     infer=_infer,

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from splitops.common.documents import MAX_RANK
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.ops.operator import (
-    Attribute,
-    Operands,
-    Operator,
-    Role,
-    Spelling,
-    Unknown,
-    as_integers,
-)
+from splitops.models.ops.operator import Attribute, Operands, Operator, Role, Spelling, Unknown, as_integers
 from splitops.models.ops.reshape import reshape
 from splitops.models.ops.shapes import normalise_axis, unsqueeze
 from splitops.models.ops.writing import NodeWriter, Reader, read_integers, require

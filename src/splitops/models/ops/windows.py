@@ -135,11 +135,7 @@ def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
 
 _INDEX_TYPE: Final = {"type": Attribute(as_type, INT64, "index_element_type")}
 _LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}
-_NODE: Final = {
-    **_LISTS,
-    "pads": Attribute(as_integers, ()),
-    "auto_pad": Attribute(as_name, "notset"),
-}
+_NODE: Final = {**_LISTS, "pads": Attribute(as_integers, ()), "auto_pad": Attribute(as_name, "notset")}
 _LAYER: Final = {
     **_LISTS,
     "begins": Attribute(as_integers, (), "pads_begin"),

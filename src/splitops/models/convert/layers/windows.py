@@ -87,10 +87,7 @@ def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: in
 
 
 def _write_convolution(
-    builder: LayerOpBuilder,
-    *sources: ir.Value,
-    operator: str = "Conv",
-    first: int = 2,
+    builder: LayerOpBuilder, *sources: ir.Value, operator: str = "Conv", first: int = 2
 ) -> ir.Value:
     """Write a convolution. ``first`` is the first spatial axis of the filters: 2, or 3 with groups."""
     data, filters = sources[:2]
@@ -128,11 +125,7 @@ def _read_transposed_attributes(
 
 
 def _pad_to_shape(
-    builder: LayerOpBuilder,
-    sources: Sequence[ir.Value],
-    window: _Window,
-    added: list[int],
-    first: int,
+    builder: LayerOpBuilder, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
 ) -> tuple[_Window, list[int]]:
     """Return the window with explicit padding, and the output padding, for a given output shape.
 
