@@ -26,6 +26,7 @@ from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.intended import CLEAR_RULES, find_intended_split_node, find_intended_way
+from splitops.models.graph.onnx import get_declared
 from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.split_nodes import SplitNode
@@ -329,7 +330,7 @@ class Contradiction(NamedTuple):
 
 def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
     """Return the contradiction between the declared and inferred type or shape, or None if there is none."""
-    before, after = found.get_declared(value), found.values.get(value)
+    before, after = get_declared(value), found.values.get(value)
     if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
         after, AbstractTensor | AbstractSequence
     ):

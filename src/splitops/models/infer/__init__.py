@@ -124,6 +124,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     """
     from splitops.models.formats.model import CheckedModel
     from splitops.models.formats.openvino.nodes import get_output_values, get_source
+    from splitops.models.graph.onnx import get_declared
     from splitops.models.infer import layers
     from splitops.models.infer.interpreter import ShapeInterpreter
 
@@ -137,7 +138,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     checked = CheckedModel.read(model, allow_links=allow_links)
     result = ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino).run()
     values = [
-        InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
+        InferredValue(result.paths[value], value.name or "", get_declared(value), known)
         for value, known in result.values.items()
     ]
     if not checked.is_openvino:

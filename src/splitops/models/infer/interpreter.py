@@ -22,7 +22,7 @@ from splitops.models.abstract_values import (
     to_fact,
 )
 from splitops.models.formats.onnx.graphs import TYPE
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, PortValue
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
 from splitops.models.formats.walk import (
     canonicalise,
     extend,
@@ -63,18 +63,10 @@ class InferenceResult:
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
         paths: path of the graph of each value; None is the main graph.
-        keeps_types: whether values keep types that onnx-ir cannot represent.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
-    keeps_types: bool = False
-
-    def get_declared(self, value: ir.Value) -> AbstractValue:
-        """Return the declared type and shape of a value. This is fast if there is none."""
-        if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
-            return None
-        return get_declared(value)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return the abstract values, keyed by graph path (None for the main graph) and value name."""
@@ -137,7 +129,7 @@ class ShapeInterpreter:
         self.where = where
         self.on_split = on_split
         self.keeps_types = TYPE in model.meta
-        self.found = InferenceResult(keeps_types=self.keeps_types)
+        self.found = InferenceResult()
         self.sizes: dict[str, int] = {}
         """Sizes of the model's symbols that are implied by splits that every run executes."""
         self.inference = NodeInference(get_unread_attributes(model))
