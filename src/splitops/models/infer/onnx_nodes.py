@@ -231,15 +231,9 @@ def _call_onnx(
         if type_ is None:
             return nothing
         types[name] = type_
-        if (
-            isinstance(value, AbstractTensor)
-            and _is_passed(value)
-            and value.is_complete
-            and value.type is not None
-        ):
-            assert value.elements is not None
-            if value.elements.dtype.kind in "iufb":
-                numbers[name] = onnx.numpy_helper.from_array(value.elements.astype(value.type.numpy), name)
+        array = value.to_array() if isinstance(value, AbstractTensor) and _is_passed(value) else None
+        if array is not None and array.dtype.kind in "iufb":
+            numbers[name] = onnx.numpy_helper.from_array(array, name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, numbers, opset_imports=imports)

@@ -65,16 +65,10 @@ def _fold(
     for value in inputs:
         if value is None:
             continue
-        if (
-            not isinstance(value, AbstractTensor)
-            or value.elements is None
-            or value.type is None
-            or not value.is_complete
-        ):
+        array = value.to_array() if isinstance(value, AbstractTensor) else None
+        if array is None or (operands.of_layer and array.dtype.name not in _FOLDED_BY_OPENVINO):
             return None
-        if operands.of_layer and value.type.name not in _FOLDED_BY_OPENVINO:
-            return None
-        arrays.append(value.elements.astype(value.type.numpy, copy=False))
+        arrays.append(array)
     assert operator.fold is not None
     try:
         with np.errstate(all="raise" if operands.of_layer else "ignore"):

@@ -311,9 +311,10 @@ class Operands:
         value = self._values.get(name, default)
         if not isinstance(value, AbstractTensor):
             return np.asarray(value)
-        if value.type is None:
-            raise Unknown(f"the type of {name} is unknown")
-        return self.get_complete_elements(name).astype(value.type.numpy, copy=False)
+        array = value.to_array()
+        if array is None:
+            raise Unknown(f"the type or an element of {name} is unknown")
+        return array
 
     def get_entries(self, name: str) -> list[Entry]:
         """Return the elements of an attribute, or of a tensor of rank 0 or 1. Unknown elements are None."""

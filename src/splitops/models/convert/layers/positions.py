@@ -58,10 +58,11 @@ def _read_reduction(builder: LayerOpBuilder) -> dict[str, Any]:
 def _write_scatter(
     builder: LayerOpBuilder, data: ir.Value, indices: ir.Value, updates: ir.Value, axis: ir.Value
 ) -> ir.Value:
-    attributes = {"axis": read_axis(builder, axis)} | _read_reduction(builder)
-    uses = len(attributes) < 2 or builder.layer.read_boolean("use_init_val", default=True)
+    reduction = _read_reduction(builder)
+    uses = not reduction or builder.layer.read_boolean("use_init_val", default=True)
     require(builder, uses, "omits the initial value, which ONNX does not")
-    return builder.add("ScatterElements", [data, as_positions(builder, indices), updates], attributes)
+    inputs = [data, as_positions(builder, indices), updates]
+    return builder.add("ScatterElements", inputs, {"axis": read_axis(builder, axis)} | reduction)
 
 
 def _write_scatter_nd(
