@@ -26,7 +26,6 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_name,
-    as_number,
     infer_result,
 )
 from splitops.models.ops.shapes import broadcast
@@ -149,7 +148,7 @@ def _infer_modulo(operands: Operands) -> AbstractTensor:
 
 
 _AXIS: Final = {"axis": (Attribute(as_integer, 1), Attribute(as_integer, -1))}
-_ALPHA: Final = {"alpha": (Attribute(as_number), Attribute(as_number, 1.0))}
+_ALPHA: Final = {"alpha": (Attribute(float), Attribute(float, 1.0))}
 _APPROXIMATE: Final = {
     "approximate": (
         Attribute({"erf": "none", "tanh": "tanh"}, "none", "approximation_mode"),
@@ -251,7 +250,7 @@ def _infer_prelu(operands: Operands) -> AbstractTensor:
     return AbstractTensor(operands.get_type(), broadcast(shape, operands.get_shape("slope")))
 
 
-_LIMITS: Final = {"min": Attribute(as_number), "max": Attribute(as_number)}
+_LIMITS: Final = {"min": Attribute(float), "max": Attribute(float)}
 
 OTHERS: Final = (
     Operator(
@@ -271,9 +270,7 @@ OTHERS: Final = (
     Operator(
         onnx=(
             Spelling("Clip", "data min? max?", since=11),
-            Spelling(
-                "Clip", attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)}
-            ),
+            Spelling("Clip", attributes={"min": Attribute(float, None), "max": Attribute(float, None)}),
         ),
         openvino=(Spelling("Clamp", "data", _LIMITS),),
         infer=infer_same,

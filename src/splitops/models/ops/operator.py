@@ -69,11 +69,6 @@ def as_integers(value: Any) -> list[int]:
     return [as_integer(part) for part in parts]
 
 
-def as_number(value: Any) -> float:
-    """Convert an attribute to a float."""
-    return float(value)
-
-
 def as_flag(value: Any) -> bool:
     """Convert 0, 1, true or false to a boolean."""
     text = str(value).strip().lower()
