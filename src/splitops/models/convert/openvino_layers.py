@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
@@ -81,9 +82,9 @@ class _ModelWriter(ValueReader):
             self.values[value] = self.builder.const(array, kind, name=value.name)
         return self.values[value]
 
-    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add an integer constant of type ``kind``, which is int64 by default."""
-        return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
+    def add_integers(self, values: int | Sequence[int] | npt.NDArray[Any]) -> Output:
+        """Add a constant of integers, which are int64 unless they are an array."""
+        return self.builder.const(values if isinstance(values, np.ndarray) else np.array(values, np.int64))
 
     def _write_node(self, node: ir.Node) -> None:
         if node.op_type == "Constant":

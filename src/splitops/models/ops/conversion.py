@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from splitops.errors import ModelError
 from splitops.models.ops import find_layer_spelling, find_node_spelling
 from splitops.models.ops.operator import Operator, Spelling, Unknown, as_integer
@@ -19,7 +17,6 @@ from splitops.models.ops.writing import (
     require_broadcast,
     require_types,
 )
-from splitops.spec.elements.types import element_type_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -124,12 +121,7 @@ def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> tuple[Output
     assert match is not None
     operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]
     assert operands is not None
-
-    def add_constant(value: Any, _: str) -> Any:
-        kind = element_type_of(value.dtype) if isinstance(value, np.ndarray) else None
-        return writer.add_integers(value, kind)
-
-    inputs, data = spelling.write(operands, add_constant)
+    inputs, data = spelling.write(operands, lambda value, _: writer.add_integers(value))
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
     kind = match[0].result or operands.get("type")
     return writer.add_layer(node, spelling.name, inputs, data, version=number, kind=kind)

@@ -85,8 +85,8 @@ class LayerWriter(Reader, Protocol):
     ) -> tuple[Output, ...]:
         """Add a layer for ``node``. The type of its outputs is ``kind`` or that of the first input."""
 
-    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add an integer constant of type ``kind``, which is int64 by default."""
+    def add_integers(self, values: int | Sequence[int] | npt.NDArray[Any]) -> Output:
+        """Add a constant of integers, which are int64 unless they are an array."""
 
 
 # Attributes of a layer
