@@ -30,10 +30,6 @@ def find_converter(layer: Layer) -> Operator | None:
     if match is None or not match[0].converts:
         return None
     operator, spelling = match
-    if any(
-        (layer.get_attribute(name) or str(value)) != str(value) for name, value in spelling.demands.items()
-    ):
-        return None
     listed = spelling.versions is None or int(layer.version.removeprefix("opset")) in spelling.versions
     return operator if listed else None
 
