@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
@@ -92,7 +90,7 @@ def fold_empty_parts(node: ir.Node, editor: Editor) -> None:
             continue
         kind, shape = tensor.type, to_exact(tensor.shape)
         # A constant needs all sizes, and NumPy has no dtype for strings.
-        if shape is None or math.prod(shape) or kind.name == "string":
+        if shape is None or 0 not in shape or kind.name == "string":
             continue
         if not editor.has_type(kind) or not editor.has_empty(kind, node):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from splitops.spec.elements.types import ElementType
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+_get_signature = cache(signature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class LayerConverter:
         if self.broadcasts:
             require_broadcast(builder)
         try:
-            signature(self.write).bind(builder, *sources)
+            _get_signature(self.write).bind(builder, *sources)
         except TypeError as error:  # another number of inputs
             raise ModelError(f"{builder.layer} does not match its specification: {error}") from error
         made = self.write(builder, *sources)
