@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 
 
@@ -25,3 +26,9 @@ def in_a_fork(work: Callable[[int], object]) -> tuple[bytes, int]:
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read()
     return said, os.waitpid(child, 0)[1]
+
+
+def end_after(seconds: int) -> None:
+    """Let this process end by SIGALRM in so many seconds, also while C code runs."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest-timeout's handler runs between lines of Python
+    signal.alarm(seconds)

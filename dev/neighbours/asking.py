@@ -17,7 +17,7 @@ import onnx
 import onnx.parser
 
 import splitops
-from dev.forks import in_a_fork
+from dev.forks import end_after, in_a_fork
 from splitops.models.formats.openvino import OpenVINOModel, to_bytes
 from splitops_compare.data import Case, Outcome
 from splitops_compare.driver.case_runner import CaseRunner
@@ -50,7 +50,7 @@ def apart(work: Callable[[], Any]) -> Answer:
     """Return ``("ok", value)``, ``("error", text)`` or ``("died", signal)``."""
 
     def answered(writing: int) -> None:
-        signal.alarm(60)
+        end_after(60)
         try:
             answer: Answer = "ok", work()
         except BaseException as error:

@@ -267,17 +267,16 @@ of such an expression is read as one.
 ## Through the rest of a model
 
 - ONNX: nodes are visited in order, with the bodies of If, Loop and Scan, and with each called model-local
-  function once per call. onnx infers every other operator, one node at a time. So a split cannot end the
-  process inside onnx, and a node that onnx cannot infer has unknown outputs. Nodes that differ only in names
-  are inferred once.
+  function once per call. Other operators are inferred one node at a time, by onnx and by the rules of
+  splitops, so a split cannot end the process inside onnx. Outputs that neither can infer are unknown. Nodes
+  that differ only in names are inferred once.
 - Values computed from shapes are followed, including partly known ones: Shape, Size, Split, Concat,
   Gather, Slice, Squeeze, Unsqueeze, Transpose, Reshape, Cast, Add, Sub, Mul, Div, Min, Max, Equal, Where. In
   every opset they are used as sizes by ConstantOfShape, Expand, OneHot, Pad, Range, Reshape, Resize, Slice,
   Tile and TopK. A Reshape uses such a symbol as that size, even where a 0 would mean another size.
 - A sequence split from a tensor has that tensor's size when it is joined again.
-- OpenVINO IR: the intervals of Parameters go through splits, Concat, Convert, Gather, Reshape, ShapeOf,
-  Slice, Squeeze, Transpose, Unsqueeze and elementwise layers. The shapes of other layers are those that the
-  file declares.
+- OpenVINO IR: the sizes of Parameters, including intervals, are propagated through splits and most other
+  layers. The rest keep the shapes that the file declares.
 - A split also tells about its input: known lengths prove the size of the axis, and of every other dimension
   with the same symbol. Inside a branch or loop it proves nothing about values outside.
 - Names that subgraphs and functions declare are not trusted: in a loop, one name may be another size in each

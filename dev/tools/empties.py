@@ -23,7 +23,7 @@ import numpy as np
 import onnxruntime
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dev.forks import in_a_fork
+from dev.forks import end_after, in_a_fork
 from splitops.models.sessions.crashing_ops import CRASHING
 
 Case = tuple[str, str, ModelProto, dict[str, Any]]
@@ -113,7 +113,7 @@ def _ask(cases: Sequence[Case], writing: int) -> None:
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     for index, (*_, model, feeds) in enumerate(cases):
         os.write(writing, index.to_bytes(4, "little"))
-        signal.alarm(60)
+        end_after(60)
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, feeds)
             os.write(writing, b"\xff\xff\xff\xff")

@@ -97,7 +97,7 @@ def _draw_plan(plan: Plan) -> str:
     return to_svg(explain(plan))
 
 
-Plan._repr_html_ = _draw_plan  # type: ignore[attr-defined]  # the compiled class has no place for it
+Plan._repr_html_ = _draw_plan  # type: ignore[attr-defined]  # the compiled class does not declare it
 
 
 def __getattr__(name: str) -> Any:

@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Rule(StrEnum):
-    """Codes of the rules of operators. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
+    """Codes of the rules for split operators. ``str(Rule.LENGTHS_SUM) == "lengths.sum"``."""
 
     AXIS_RANGE = "axis.range"
     AXIS_RANK = "axis.rank"
@@ -81,7 +81,7 @@ class Where:
     """Path of the model file as the caller passed it, or the name of the graph when an ONNX model is run
     from memory."""
     graph: str | None = None
-    """Path of the subgraph or function in the model; None is the main graph."""
+    """Path of the subgraph or function in the model; None for the main graph."""
     node: str | None = None
     """Name of the node or layer."""
     input: str | None = None
@@ -154,7 +154,7 @@ class PlanError(SplitError):
 class RuleError(SplitError):
     """A rule of an operator is broken.
 
-    The class of the error is the subclass for the rule's group, for example :class:`LengthsError` for all
+    Each error is an instance of the subclass for the rule's group, for example :class:`LengthsError` for all
     ``lengths.*`` rules.
 
     Attributes:
@@ -162,7 +162,7 @@ class RuleError(SplitError):
         rule: the broken :class:`Rule`.
         got: clause with the actual values.
         expected: clause with the requirement of the rule.
-        values: wrong values by name.
+        values: the values in question, keyed by name.
 
     Examples:
         >>> import numpy as np, splitops
@@ -227,7 +227,7 @@ class OutputsError(RuleError):
 
 
 class OperatorError(RuleError):
-    """``op.*``: the operator does not exist, or not in this opset."""
+    """``op.*``: the operator, or an attribute or input that is set, does not exist in this opset."""
 
 
 _FAMILIES: dict[str, type[RuleError]] = {
@@ -252,12 +252,12 @@ def rule_error(
     where: Where | None = None,
     **values: Any,
 ) -> RuleError:
-    """Make the error for a broken rule, as the subclass for its group. ``values``: see :class:`RuleError`."""
+    """Make the error for a broken rule, as an instance of the subclass for the rule's group."""
     return _FAMILIES[rule.partition(".")[0]](operator, rule, got, expected, values, where)
 
 
 def shown(value: Any, limit: int = 80) -> str:
-    """Return any value as text for a message, in one line of at most ``limit`` characters.
+    """Return any value as text for a message: one line of at most ``limit`` characters.
 
     Examples:
         >>> shown("axis")
@@ -269,7 +269,7 @@ def shown(value: Any, limit: int = 80) -> str:
 
 
 def shown_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as text for a message, in one line of at most 200 characters.
+    """Return a path as text for a message: one line of at most 200 characters.
 
     Examples:
         >>> shown_path("models/halves.onnx")
@@ -344,7 +344,7 @@ def count_of(number: int, noun: str) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes as text, in a binary unit of up to TiB.
+    """Return a number of bytes as text, in binary units up to TiB.
 
     Examples:
         >>> format_bytes(1000), format_bytes(3 << 29)

@@ -153,7 +153,7 @@ def test_more_outputs_than_parts_are_made_at_once(monkeypatch: pytest.MonkeyPatc
     model = split("Split<num_outputs = 2>(x)")()
     (found,) = [finding for finding in check(model) if finding.runtime is None]
     assert (found.code, found.severity) == ("parts.count", Severity.ERROR)
-    assert "at most 1 parts are made at once" in found.message
+    assert "at most 1 parts are allowed" in found.message
     assert splitops.simplify(model).graph.node == model.graph.node
 
 

@@ -204,15 +204,15 @@ LIMIT = '[[limits]]\ncode = "a"\n'
     [
         ("[[limits]\n", 1, "invalid TOML: "),
         ('name = "npu"\n', 1, "there is no table [[limits]]: a target needs at least one"),
-        ('\nname = "NPU"\n' + LIMIT, 2, "name = 'NPU': use small letters, digits and '-'"),
+        ('\nname = "NPU"\n' + LIMIT, 2, "name = 'NPU': use lowercase letters, digits and '-'"),
         ('name = "onnx"\n' + LIMIT, 1, "'onnx' is the name of a built-in target: use another name"),
         ("titel = 3\n" + LIMIT, 1, "unknown key 'titel': use one of name, title, "),
-        ("title = 3\n" + LIMIT, 1, "title = 3 is not a text in quotes"),
+        ("title = 3\n" + LIMIT, 1, "title = 3 is not a string in quotes"),
         ('formats = ["tflite"]\n' + LIMIT, 1, "formats = ('tflite',): use onnx, openvino"),
         (LIMIT, 1, "limit 'a' must have either 'when' or 'quirk'"),
         (LIMIT + "when = []\n", 3, "'when' is empty: set at least one condition"),
-        (LIMIT + "when = 4\n", 3, "when = 4 is not a text in quotes or a list in brackets"),
-        (LIMIT + "when = [4]\n", 3, "when: 4 is not a text in quotes"),
+        (LIMIT + "when = 4\n", 3, "when = 4 is not a string in quotes or a list in brackets"),
+        (LIMIT + "when = [4]\n", 3, "when: 4 is not a string in quotes"),
         (LIMIT + 'when = "unven"\n', 3, "unknown condition 'unven'; did you mean 'uneven'?"),
         (
             LIMIT + 'when = "uneven"\n' + LIMIT + '\n when = "size over 4"\n',
@@ -258,7 +258,7 @@ LIMIT = '[[limits]]\ncode = "a"\n'
             )
         ),
         (LIMIT + 'quirk = "joined"\n', 3, "quirk = 'joined': use squeezed-parts"),
-        ('[[limits]]\nwhen = "uneven"\n', 1, "code = '': use small letters"),
+        ('[[limits]]\nwhen = "uneven"\n', 1, "code = '': use lowercase letters"),
     ],
 )
 def test_a_wrong_file_is_one_error_with_the_line(text: str, line: int, message: str, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_what_a_stopped_run_has_left_is_replaced_and_told(invoke, tmp_path, stop
     result = invoke(*stopped)
     assert result.exit_code == 0
     assert result.stderr == (
-        f"splitops: replaced {tmp_path}/.splitops-out-x.part, the rest of an interrupted run\n"
+        f"splitops: replaced {tmp_path}/.splitops-out-x.part, which an interrupted run had left\n"
     )
 
 

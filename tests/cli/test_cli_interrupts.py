@@ -112,7 +112,7 @@ def test_a_signal_keeps_what_was_copied_and_says_how_to_continue(child, tmp_path
         assert not existing or (tmp_path / "out" / "x.1.npy").read_bytes() == b"from before"
     again = child(shlex.split(found[3])[1:])
     assert again.returncode == 0, again.stderr
-    assert "bytes had been copied before" in again.stdout
+    assert "bytes had been copied before." in again.stdout
     parts = [np.load(tmp_path / "out" / f"x.{index}.npy") for index in range(3)]
     assert np.array_equal(np.concatenate(parts, 1), ARRAY)
     assert names(tmp_path) == ["out", "x.npy"]
@@ -124,7 +124,7 @@ def test_the_next_run_without_resume_starts_over(child, tmp_path, number):
     assert child(SPLIT, number).returncode == 128 + number
     done = child(SPLIT)
     assert done.returncode == 0
-    assert done.stderr == f"splitops: replaced {HIDDEN}, the rest of an interrupted run\n"
+    assert done.stderr == f"splitops: replaced {HIDDEN}, which an interrupted run had left\n"
     assert names(tmp_path) == ["out", "x.npy"]
 
 
@@ -135,7 +135,7 @@ def test_a_second_signal_ends_at_once_and_keeps_too(child, tmp_path, first, seco
     assert (done.returncode, done.stdout, done.stderr) == (128 + second, "", "")
     assert names(tmp_path) == [HIDDEN, "x.npy"]
     done = child([*SPLIT, "--resume"])
-    assert "bytes had been copied before" in done.stdout
+    assert "bytes had been copied before." in done.stdout
     assert names(tmp_path) == ["out", "x.npy"]
 
 

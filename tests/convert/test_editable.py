@@ -66,7 +66,7 @@ def test_attributes_that_onnx_ir_cannot_read_are_kept() -> None:
         (kept,) = (node for node in made.graph.node if list(node.output) == ["s"])
         assert kept.attribute[0].sparse_tensor == sparse
     (change,) = convert_with_report(model, to="onnx:11").rejections
-    assert "Constant-13 cannot be converted to opset 11: onnx-ir does not read sparse_value" in str(change)
+    assert "Constant-13 cannot be converted to opset 11: onnx-ir cannot read its sparse_value" in str(change)
 
 
 HIDING = {

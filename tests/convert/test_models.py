@@ -329,7 +329,7 @@ def test_a_conversion_in_one_line() -> None:
         ),
         (
             "(float[3] x) => (float p) { s = SplitToSequence(x) p = SequenceAt(s, j) }",
-            "SequenceAt reads position 3 of a sequence of 3",
+            "SequenceAt reads position 3 of a sequence of 3 elements",
         ),
     ],
 )

@@ -152,13 +152,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, shaped(), axis=UNKNOWN),
-        "axis.range: data has rank 0, but there is no axis to split",
+        "axis.range: data has rank 0, but a split needs at least one axis",
         {"axis": None},
         "attribute axis",
     ),
     (
         node(EVEN, shaped(), scalar(2), num_splits=1),
-        "axis.range: data has rank 0, but there is no axis to split",
+        "axis.range: data has rank 0, but a split needs at least one axis",
         {"axis": 2},
         "input axis",
     ),
@@ -183,13 +183,13 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SEQUENCE, DATA, outputs=2),
-        "outputs.count: 2 outputs are declared, but it returns one sequence",
+        "outputs.count: 2 outputs are declared, but the operator returns one sequence",
         {},
         "",
     ),
     (
         node(SEQUENCE, DATA, outputs=0),
-        "outputs.count: 0 outputs are declared, but it returns one sequence",
+        "outputs.count: 0 outputs are declared, but the operator returns one sequence",
         {},
         "",
     ),
@@ -241,14 +241,14 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_2, DATA, split=[1, 2.5, True]),
-        "lengths.dtype: split has 2.5 in it, but it must be a list of integers",
+        "lengths.dtype: split contains 2.5, but it must be a list of integers",
         {"value": 2.5},
         "attribute split",
     ),
     *(
         (
             node(SPLIT_2, ANY_RANK, split=[value]),
-            f"lengths.value: split has {value} in it, but {NOT_64_BITS}",
+            f"lengths.value: split contains {value}, but {NOT_64_BITS}",
             {"value": value},
             "attribute split",
         )
@@ -301,7 +301,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     *(
         (
             node(SPLIT_1, ANY_RANK, entries(1, value, of="float32")),
-            f"lengths.value: split has {value} in it, but {NOT_64_BITS}",
+            f"lengths.value: split contains {value}, but {NOT_64_BITS}",
             {"value": value},
             "input split",
         )
@@ -309,7 +309,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(SPLIT_18, DATA, entries(2**63, None)),
-        f"lengths.value: split has {2**63} in it, but {NOT_64_BITS}",
+        f"lengths.value: split contains {2**63}, but {NOT_64_BITS}",
         {"value": 2**63},
         "input split",
     ),
@@ -327,7 +327,7 @@ REJECTED: list[tuple[Node, str, dict[str, Any], str]] = [
     ),
     (
         node(VARIADIC, DATA, AXIS, entries(-1, None, -1)),
-        "remainder.repeated: split_lengths = [-1, None, -1] has 2 entries of -1, but only one may be",
+        "remainder.repeated: split_lengths = [-1, None, -1] has 2 entries of -1, but at most one is allowed",
         {"lengths": (-1, None, -1)},
         "input split_lengths",
     ),

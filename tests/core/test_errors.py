@@ -28,7 +28,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "axis.range of rank 0": (
         lambda: split(np.float32(1), [1]),
-        "Split-18 [axis.range]: data has rank 0, but there is no axis to split",
+        "Split-18 [axis.range]: data has rank 0, but a split needs at least one axis",
     ),
     "axis.rank": (
         lambda: openvino_split(DATA, [0], 2),
@@ -85,7 +85,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "lengths.value": (
         lambda: split(DATA, [2.5, 1.5], opset=1),
-        "Split-1 [lengths.value]: split has 2.5 in it, but each length must be a 64-bit integer",
+        "Split-1 [lengths.value]: split contains 2.5, but each length must be a 64-bit integer",
     ),
     "lengths.conflict": (
         lambda: split(DATA, [2, 2], num_outputs=2),
@@ -119,7 +119,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "parts.count of too many": (
         lambda: split(DATA, num_outputs=2**62),
         "Split-18 [parts.count]: axis 0 of data (4, 6) would be split into 4611686018427387904 parts, "
-        "but at most 16777216 parts are made at once",
+        "but at most 16777216 parts are allowed",
     ),
     "chunk.positive": (
         lambda: split_to_sequence(DATA, 0),
@@ -133,7 +133,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "remainder.repeated": (
         lambda: variadic_split(DATA, 1, [-1, 3, -1]),
         "VariadicSplit-1 [remainder.repeated]: split_lengths = [-1, 3, -1] has 2 entries of -1, "
-        "but only one may be",
+        "but at most one is allowed",
     ),
     "keepdims.value": (
         lambda: split_to_sequence(DATA, keepdims=2),

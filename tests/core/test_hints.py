@@ -96,8 +96,8 @@ def test_a_number_in_the_place_of_lengths_says_what_gives_parts_of_that_size(ops
     with pytest.raises(splitops.errors.LengthsError) as error:
         onnx.split(DATA, 3, axis=1, opset=opset)
     assert str(error.value) == (
-        f"Split-{opset} [lengths.rank]: split = 3, but it must be the size of each part, such as [3, 3]. "
-        "For 3 parts use num_outputs=3, for parts of size 3 split_to_sequence(x, 3)"
+        f"Split-{opset} [lengths.rank]: split = 3, but it must list the size of each part, such as [3, 3]. "
+        "For 3 parts, use num_outputs=3; for parts of size 3, use split_to_sequence(x, 3)"
     )
     assert [part.shape[1] for part in onnx.split(DATA, num_outputs=3, axis=1)] == [3, 3, 1]
     assert [part.shape[1] for part in onnx.split_to_sequence(DATA, 3, axis=1)] == [3, 3, 1]

@@ -29,5 +29,5 @@ def test_as_many_parts_as_may_be_are_planned_and_no_more(monkeypatch: pytest.Mon
     error = caught.value
     assert (error.operator, error.rule) == ("SplitToSequence-24", "parts.count")
     assert error.got == "axis 0 of data (4,) would be split into 4 parts"
-    assert error.expected == "at most 3 parts are made at once"
+    assert error.expected == "at most 3 parts are allowed"
     assert (dict(error.values), error.where) == ({"count": 4}, where)

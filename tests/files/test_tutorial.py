@@ -37,7 +37,7 @@ run() {{ (splitops "$@"); }}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^\.splitops-parts-big\.part$", done.stdout, re.MULTILINE)
-    assert re.search(r"^\d+ of 671088640 bytes had been copied before$", done.stdout, re.MULTILINE), (
+    assert re.search(r"^\d+ of 671088640 bytes had been copied before\.$", done.stdout, re.MULTILINE), (
         done.stdout
     )
     parts = [np.load(tmp_path / "parts" / f"big.{i}.npy", mmap_mode="r") for i in range(3)]

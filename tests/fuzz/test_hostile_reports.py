@@ -165,8 +165,8 @@ def test_schemas_mean_what_they_mean_to_jsonschema(data: Any) -> None:
         ({"message": "hi"}, ("", "is {'message': 'hi'}, an object of an unknown kind")),
         (RESPONSES[0] | {"formats": ["onnx", "onnx"]}, (".formats", "has a duplicate entry")),
         (RESPONSES[0] | {"formats": ["pdf"]}, (".formats[0]", "is 'pdf', not one of onnx, ir")),
-        (RESPONSES[0] | {"versions": {}}, (".versions", "has 0 entries")),
-        (RESPONSES[-1] | {"stage": ""}, (".stage", "has 0 characters")),
+        (RESPONSES[0] | {"versions": {}}, (".versions", "has 0 entries, fewer than 1")),
+        (RESPONSES[-1] | {"stage": ""}, (".stage", "has 0 characters, fewer than 1")),
         (RESPONSES[-1] | {"id": True}, (".id", "is True, not an integer")),
         (
             RESPONSES[-1] | {"more": 1},

@@ -258,12 +258,12 @@ TWO = {"x.q_proj": (16, 6, 2), "x.k_proj": (8, 6, 2), "x.v_proj": (8, 6, 2)}
     ("config", "said"),
     [
         ({"peft_type": "IA3"}, "does not set peft_type = 'LORA'"),
-        ({"lora_alpha": "8"}, "alpha of module 'x.q_proj' is '8', not a number"),
-        ({"lora_alpha": 1e300}, "is 1e+300, not a number"),
-        ({"lora_alpha": True}, "is True, not a number"),
-        ({"alpha_pattern": {"(a+)+$": 3}}, "but its keys must be modules"),
-        ({"alpha_pattern": "q_proj"}, "but its keys must be modules"),
-        ({"alpha_pattern": {"q_proj": 7}}, "of modules with [6] inputs and scales [3.5, 4.0, 4.0]"),
+        ({"lora_alpha": "8"}, "alpha of module 'x.q_proj' is '8', not a number from 0 to 2^31"),
+        ({"lora_alpha": 1e300}, "is 1e+300, not a number from 0 to 2^31"),
+        ({"lora_alpha": True}, "is True, not a number from 0 to 2^31"),
+        ({"alpha_pattern": {"(a+)+$": 3}}, "but its keys must be names of modules"),
+        ({"alpha_pattern": "q_proj"}, "but its keys must be names of modules"),
+        ({"alpha_pattern": {"q_proj": 7}}, "from modules with [6] inputs and scales [3.5, 4.0, 4.0]"),
     ],
 )
 def test_configurations_that_cannot_be(tmp_path: Path, config: dict[str, Any], said: str) -> None:
@@ -284,7 +284,7 @@ SEVERAL = " would have several element types, or lack rows"
         ({"x.q_proj.lora_B.weight": None}, "module 'x.q_proj' has shapes"),
         ({"x.q_proj.lora_A.weight": np.ones((3, 6), np.float32)}, NOT_LINEAR),
         ({"x.q_proj.lora_A.weight": np.ones((2, 6, 3, 3), np.float32)}, NOT_LINEAR),
-        ({"x.k_proj.lora_A.weight": np.ones((2, 5), np.float32)}, "of modules with [5, 6] inputs"),
+        ({"x.k_proj.lora_A.weight": np.ones((2, 5), np.float32)}, "from modules with [5, 6] inputs"),
         ({"x.k_proj.lora_A.weight": np.ones((2, 6), np.float16)}, "lora_A.weight" + SEVERAL),
         ({"x.k_proj.lora_B.weight": np.ones((9, 2), np.float32)}, "sum to 32, but the axis has size 33"),
         ({"x.q_proj.bias": np.ones(16, np.float32)}, NOT_A_PART),
@@ -314,7 +314,7 @@ def test_rules_that_do_not_divide_outputs_and_other_faults(tmp_path: Path) -> No
         with pytest.raises(PlanError, match="does not divide the outputs of a module"):
             fuse(other, plan)
     rename = {"version": 1, "rule": [{"fused": "*.w", "parts": ["*.q_proj.weight"]}]}
-    with pytest.raises(PlanError, match=r"the plan makes 'x\.w', but .* ends in \.weight"):
+    with pytest.raises(PlanError, match=r"the plan makes 'x\.w', but .* must end in \.weight"):
         fuse(path, rename)
     said = run("fuse", path, "--out", tmp_path / "b", code=1)
     assert "is an adapter: pass the folder of its base model (--base FOLDER)" in said
@@ -332,7 +332,7 @@ def test_rules_that_do_not_divide_outputs_and_other_faults(tmp_path: Path) -> No
         ({"r": 4}, "A of module 'model.layers.0.self_attn.q_proj' has 8 rows, but .* states the rank 4"),
         ({"r": 8, "rank_pattern": {"q_proj": 2}}, "has 8 rows, but .* states the rank 2"),
         ({"r": 8.0}, "has 8 rows, but .* states the rank 8.0"),
-        ({"r": 8, "rank_pattern": {"q_.*": 8}}, "rank_pattern is .* its keys must be modules"),
+        ({"r": 8, "rank_pattern": {"q_.*": 8}}, "rank_pattern is .* its keys must be names of modules"),
     ],
 )
 def test_a_rank_that_the_configuration_does_not_state_is_rejected(tmp_path: Path, config, says) -> None:

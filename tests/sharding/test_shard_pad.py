@@ -273,7 +273,7 @@ def test_zeros_that_one_scale_does_not_make_zeros_are_rejected(tmp_path: Path, m
     source = save(tmp_path / "model", tensors, config(**known) | {"intermediate_size": 64})
     plan(source, "auto", ranks=2, pad_for=2)
     with pytest.raises(
-        PlanError, match="cannot be padded from 64 to 66: weights with an offset have a single scale"
+        PlanError, match="cannot be padded from 64 to 66: with an offset and a single scale, zeros change"
     ):
         plan(source, "auto", ranks=3, pad_for=3)
 
@@ -647,7 +647,7 @@ def test_a_whole_padded_model_is_sharded_like_any_model(tmp_path: Path) -> None:
     assert stated(tmp_path / "hf")["intermediate_size"] == 12
     assert [each.verdict for each in find_ranks(whole, "auto", ranks=[3])] == ["fits"]
     with pytest.raises(
-        PlanError, match=r"is rank 2 of 3, not a complete model: name the folder of all ranks"
+        PlanError, match=r"is rank 2 of 3, not a complete model: pass the folder of all ranks"
     ):
         plan(tmp_path / "hf" / "rank-00002-of-00003", "auto", ranks=2)
     (whole / "rank.json").write_text("[]")  # another file of this name

@@ -424,7 +424,7 @@ SQUARE = {f"{COLUMNS}.weight": (4, 4)}
         (SQUARE, compressed("marlin-24"), "format 'marlin-24'"),
         (SQUARE, compressed("float-quantized", strategy="token"), "strategy 'token'"),
         ({f"{COLUMNS}.weight_packed": (4, 4)}, compressed("pack-quantized", num_bits=3), "bits = 3"),
-        (SQUARE, {"quant_method": "compressed-tensors"}, "config_groups has 0 schemes"),
+        (SQUARE, {"quant_method": "compressed-tensors"}, "config_groups must have exactly one scheme"),
     ],
 )  # fmt: skip
 def test_new_methods_reject_what_they_do_not_know(

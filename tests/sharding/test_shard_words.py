@@ -222,7 +222,9 @@ def test_what_only_the_closing_rule_names_is_said(tmp_path: Path) -> None:
 def test_names_that_no_rule_knows_are_rejected(tmp_path: Path, layout: str) -> None:
     tensors = {f"language_model.{name}": array for name, array in llama(1).items()}
     source = save(tmp_path / "model", tensors, config())
-    with pytest.raises(PlanError, match=r"no tensor matches the plan of this model, which has names such as"):
+    with pytest.raises(
+        PlanError, match=r"no tensor matches the plan for this type of model, which has names such as"
+    ):
         plan(source, "auto", ranks=2, layout=layout)
     own = {"version": 1, "rule": [{"match": "model.*", "axis": 0}, {"match": "*", "replicate": True}]}
     with pytest.raises(PlanError, match=r'only the closing rule "\*" of the plan matches .*\'model\.\*\''):

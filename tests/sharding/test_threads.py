@@ -175,7 +175,7 @@ def test_tensorrt_llm_6761_unfuse_phi3_in_fp8_with_its_scales(tmp_path: Path) ->
         found | {f"{name}.mlp.up_proj.weight_scale": np.ones(1, np.float32)},
         tmp_path / "apart/model.safetensors",
     )
-    assert "may be the scale of a row or of all" in run(
+    assert "may be the scale of one row or of all rows" in run(
         "fuse", tmp_path / "apart", "--out", tmp_path / "other", code=1
     )
 

@@ -146,7 +146,7 @@ def register(cls: type, backend: Backend) -> None:
 
     Args:
         cls: root class of the library's array types.
-        backend: the backend.
+        backend: the backend that splits these arrays.
     """
     _REGISTERED[cls] = backend
     _CACHE.clear()

@@ -35,7 +35,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """An array library: its name, which its adapter module also has, and the root classes of its arrays."""
+    """An array library. Its adapter module is called ``name`` in lower case, with ``_`` for spaces.
+
+    ``roots`` are the import paths of the base classes of its arrays.
+    """
 
     name: str
     roots: tuple[str, ...]
@@ -57,7 +60,7 @@ BACKENDS: Final = (
             out=True,
             gradients=True,
             compiled=("torch.compile", "torch.export", "torch.vmap", "torch.func", "torch.onnx.export"),
-            devices=("CPU", "CUDA", "any other that torch has"),
+            devices=("CPU", "CUDA", "any other device of torch"),
             element_types="all that torch has: no strings, no packed types",
         ),
     ),
@@ -143,7 +146,7 @@ DLPACK: Final = LibraryEntry(
         copies=True,
         out=True,
         read_only=True,
-        element_types="those that NumPy takes through DLPack: no bfloat16, no float8, no strings",
+        element_types="those that NumPy imports through DLPack: no bfloat16, no float8, no strings",
     ),
 )
 """Any other array with ``__dlpack__`` in CPU memory, which is split as a NumPy array."""

@@ -67,7 +67,7 @@ def bind_call(
 
 
 def _read_argument(value: Any) -> Any:
-    """Convert an argument to Python or NumPy values. Arrays of other libraries are read once."""
+    """Convert an argument to Python or NumPy values. Arrays of other libraries become NumPy arrays."""
     if type(value) is int or (type(value) is list and _ONLY_INT.issuperset(map(type, value))):
         return value  # the usual case
     if not isinstance(value, _READABLE):
@@ -81,7 +81,7 @@ def _read_argument(value: Any) -> Any:
 
 
 def _unwrap_scalar(value: Any) -> Any:
-    """Convert an array of rank 0 in a list to a scalar."""
+    """Convert an array of rank 0 to a scalar. Return any other value unchanged."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
@@ -94,7 +94,7 @@ def _read_outputs(schema: OperatorSchema, name: str, value: Any) -> int:
 
 
 def _to_numbers(entries: Sequence[Any]) -> tuple[int | float | None, ...]:
-    """Convert numbers to Python's types. Integers among floats stay integers: a float may be inexact."""
+    """Convert numbers to Python's types. Integers among floats stay exact integers."""
     return tuple(
         None if entry is None else int(entry) if isinstance(entry, int | np.integer) else float(entry)
         for entry in entries
@@ -159,7 +159,8 @@ def as_array(data: Any, what: str = "data") -> Any:
     """Convert data to an array if NumPy can do so without loss.
 
     Arrays of every library are returned unchanged. Nested lists, numbers, a ``range``, and objects with a
-    buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged.
+    buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged. ``what`` names the
+    data in errors.
 
     Raises:
         ArrayError: NumPy cannot convert the data, or would change values.
@@ -205,7 +206,7 @@ def _check_kept(array: npt.NDArray[Any], data: Any, what: str) -> None:
 
 
 def make_data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
-    """Return the element type and shape of the data input.
+    """Return a :class:`Fact` with the element type and shape of the data input.
 
     ``shape`` replaces the shape of the array, if the caller knows it more precisely.
     """
@@ -217,7 +218,7 @@ def make_data_fact(data: Any, shape: tuple[Any, ...] | None = None) -> Fact:
 
 
 def _to_dimension(size: Any) -> Dim:
-    """Convert a size to a dimension. A library's symbolic integer becomes a name."""
+    """Convert a size to a dimension. A library's symbolic integer becomes a named dimension."""
     if isinstance(size, int):
         return size
     return UNKNOWN if size is None else Range(name=str(size))

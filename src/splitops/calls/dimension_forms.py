@@ -69,7 +69,7 @@ def _parse_dimension(form: Any) -> Dim:
 
 
 def to_dimension_form(dim: Dim) -> DimensionForm:
-    """Convert a dimension to the form for callers. A named dimension becomes its name.
+    """Convert a dimension to the form that callers use. A named dimension becomes its name.
 
     Examples:
         >>> [to_dimension_form(dim) for dim in (3, Range(name="N"), Range(1), Range())]
@@ -83,5 +83,5 @@ def to_dimension_form(dim: Dim) -> DimensionForm:
 
 
 def to_shape_form(shape: Shape | None) -> ShapeForm:
-    """Convert a shape to the form for callers."""
+    """Convert a shape to the form that callers use. An unknown rank stays None."""
     return None if shape is None else tuple(map(to_dimension_form, shape))

@@ -1,4 +1,4 @@
-"""Common code of the functions in :mod:`splitops.onnx` and :mod:`splitops.openvino`, and their caches."""
+"""Code shared by the functions in :mod:`splitops.onnx` and :mod:`splitops.openvino`, with their caches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
 
     Args:
         name: name of the operator.
-        domain: its domain.
+        domain: its domain, ``""`` or ``"openvino"``.
     """
 
     def decorate(body: _F) -> _F:
@@ -80,7 +80,7 @@ def call(
     copy: bool | None,
     out: Sequence[Any] | None,
 ) -> Any:
-    """Split an array like one operator version with these arguments.
+    """Split an array as the operator version ``schema`` does with these arguments.
 
     ``copy``, ``out`` and the result, a tuple or a list, are as in the operator's function.
     """

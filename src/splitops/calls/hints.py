@@ -13,16 +13,16 @@ _FUNCTIONS: Final = {
     "split_to_sequence": ("onnx",),
     "variadic_split": ("openvino",),
 }
-"""The dialects that have each function."""
+"""The modules of splitops that have each function."""
 
-_SINGLE: Final = "For parts of size 1 without the axis use splitops.onnx.split_to_sequence(x, keepdims=0)"
+_SINGLE: Final = "For parts of size 1 without the axis, use splitops.onnx.split_to_sequence(x, keepdims=0)"
 _NEARLY_EQUAL: Final = (
     "Pass the size of each part: splitops.onnx.split(x, [D // n + 1] * (D % n) + [D // n] * (n - D % n)) "
     "splits an axis of size D into n parts that differ by at most 1"
 )
 _HABITS: Final = {
     "array_split": _NEARLY_EQUAL,
-    "chunk": "For n parts of ceil(D / n) of an axis of size D use splitops.onnx.split(x, num_outputs=n)",
+    "chunk": "For n parts of ceil(D / n) on an axis of size D, use splitops.onnx.split(x, num_outputs=n)",
     "tensor_split": _NEARLY_EQUAL,
     "unbind": _SINGLE,
     "unstack": _SINGLE,
@@ -84,11 +84,11 @@ def _find_hint(body: Callable[..., Any], given: int, named: dict[str, Any]) -> s
 def make_scalar_length_error(schema: OperatorSchema, name: str, value: int, error: LengthsError) -> RuleError:
     """Make the error for a number that was passed instead of a list of lengths."""
     if schema.domain:
-        equal = f"{value} equal parts use splitops.openvino.split(x, axis, {value})"
+        equal = f"{value} equal parts, use splitops.openvino.split(x, axis, {value})"
         sized = ""
     else:
-        equal = f"{value} parts use num_outputs={value}"
-        sized = f", for parts of size {value} split_to_sequence(x, {value})"
-    expected = f"it must be the size of each part, such as [{value}, {value}]. For {equal}{sized}"
+        equal = f"{value} parts, use num_outputs={value}"
+        sized = f"; for parts of size {value}, use split_to_sequence(x, {value})"
+    expected = f"it must list the size of each part, such as [{value}, {value}]. For {equal}{sized}"
     got = f"{name} = {value}"
     return rule_error(str(schema), error.rule, got, expected, where=error.where, **error.values)

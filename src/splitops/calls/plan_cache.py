@@ -35,7 +35,7 @@ class PlanCache(dict[tuple[Any, ...], _Value]):
 
 
 _PLANS: Final[PlanCache[tuple[SplitPlan, OperatorSchema, Backend]]] = PlanCache()
-"""Each entry keeps its schema and backend alive, because the key contains their ids."""
+"""Plans by call. Each entry keeps its schema and backend alive, because the key contains their ids."""
 _SHAPE: Final = 4
 """Position of the data's shape in a key."""
 _ONLY_INT: Final = frozenset({int})

@@ -66,7 +66,7 @@ def call_with_graph_break(
     copy: bool | None,
     out: Sequence[torch.Tensor] | None,
 ) -> tuple[torch.Tensor, ...]:
-    """Split a tensor with a graph break: the axis or the lengths are known after the first graph has run."""
+    """Split a tensor with a graph break: the axis or lengths are known only after the first graph has run."""
     return _call(schema, data, arguments, copy, out)
 
 

@@ -78,7 +78,7 @@ def format_place(where: Where) -> str:
 
 
 def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
-    """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, and "..." follows six.
+    """Format shapes of parts: "2 of" counts equal neighbours, "?" is an unknown rank, "..." ends a long list.
 
     Examples:
         >>> format_shapes([(2, 3), (2, 3), ("N",), None])
@@ -94,7 +94,7 @@ def format_shapes(shapes: Sequence[Sequence[object] | None]) -> str:
 
 
 def print_written(*paths: Path | None, stderr: bool = False) -> None:
-    """Print the paths that were written. None is an output that was not requested."""
+    """Print the paths that were written. None, for an output that was not requested, is skipped."""
     out = make_console(stderr=stderr)
     for path in paths:
         if path is not None:
@@ -127,7 +127,7 @@ _encode: Final = json.JSONEncoder(allow_nan=False).encode  # json.dumps would ma
 
 
 def escape(text: str, limit: int = 2000) -> str:
-    """Return text from a file as one line that is safe to print: control characters are escaped.
+    """Return text from a file as one line of at most ``limit`` characters, with control characters escaped.
 
     Examples:
         >>> escape("a\\x1b[2Jb\\nc")

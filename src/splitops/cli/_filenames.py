@@ -6,10 +6,10 @@ import unicodedata
 from typing import Final
 
 _MAX_NAME: Final = 120
-"""Maximum bytes of a name without suffixes. File systems limit file names to 255."""
+"""Maximum size of a name without suffixes, in bytes. File systems limit file names to 255 bytes."""
 _PORTS: Final = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"} | _PORTS)
-"""Names of devices in Windows."""
+"""Device names in lower case. Windows does not accept them as file names."""
 
 
 def make_safe_names(names: list[str], suffixes: list[str]) -> list[str]:

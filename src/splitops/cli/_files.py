@@ -46,7 +46,10 @@ def _read_format(text: str) -> Format:
 
 
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
-    """Read which tensors are in a file or at a URL. Messages suggest the subcommand ``command``."""
+    """Read the descriptions of the tensors in a file or at a URL. ``raw`` is the format of raw bytes.
+
+    The error for a folder suggests running ``command``, a subcommand, with one of its files.
+    """
     from splitops.files.addresses import is_address
     from splitops.files.plan_builder import read
 
@@ -116,7 +119,7 @@ class CliRunOptions:
             report = plan.run(progress=lambda done, total: tell(done, of=total), **self.options)
         if report.replaced is not None:
             left = escape(str(report.replaced))
-            click.echo(f"splitops: replaced {left}, the rest of an interrupted run", err=True)
+            click.echo(f"splitops: replaced {left}, which an interrupted run had left", err=True)
         return report
 
 
@@ -146,16 +149,16 @@ run_options = collect_options(
 
 
 def describe_resumed(report: Report) -> str:
-    """Return a sentence on the number of bytes that an earlier run had copied."""
+    """Return a sentence about the bytes that an earlier, interrupted run had copied."""
     if report.resumed == report.bytes:
         return "All bytes had been written before."
-    return f"{report.resumed} of {report.bytes} bytes had been copied before"
+    return f"{report.resumed} of {report.bytes} bytes had been copied before."
 
 
 def print_parts(
     plan: FilePlan, result: Report | DryRun, heading: str, facts: dict[str, Any], *, as_json: bool
 ) -> None:
-    """Print the parts of a plan after its run or dry run: ``facts`` and parts as JSON, or a table."""
+    """Print the parts of a plan after its run or dry run: as JSON with ``facts``, or in a table."""
     from splitops.files.addresses import format_location
 
     sizes = dict(result.files)
@@ -244,7 +247,8 @@ def print_file_contents(
 ) -> None:
     """Print the files of a plan that does not split tensors.
 
-    The tensors in each file are listed for a dry run, and always in JSON.
+    The tensors in each file are listed for a dry run, and always in JSON. Files that exceed ``max_size``
+    because of a single large tensor are reported.
     """
     from splitops.files import DryRun
     from splitops.files.addresses import format_location

@@ -60,7 +60,7 @@ def rewrite_checkpoint(
     how: CliRunOptions,
     as_json: bool,
 ) -> None:
-    """Run ``fuse`` or ``unfuse`` on a folder. The parameters are those of :data:`fusion_options`."""
+    """Run ``fuse`` or ``unfuse`` with the plan of ``make_plan``. The others are :data:`fusion_options`."""
     reject_digests(how)
     if plan_ != "auto":
         if is_missing(Path(plan_)):

@@ -26,7 +26,7 @@ INVALID: Final = 1
 _COMMAND: Final = "splitops.command"
 """Key in the ``meta`` of a click context under which the command-line arguments are stored."""
 _MAX_COMMAND: Final = 1000
-"""Maximum length of the command and the folder in a message about an interrupted run, together."""
+"""Maximum total length of the command and the folder in a message about an interrupted run."""
 
 _SYNONYMS: Final = {
     "--apply": ("--out",),
@@ -53,7 +53,7 @@ _SYNONYMS: Final = {
     "validate": ("check",),
     "version": ("report-environment",),
 }
-"""Commands and options of other tools, with the ones of splitops that do the same."""
+"""Names of commands and options in other tools, with the splitops names for the same thing."""
 
 
 class Command(click.Command):
@@ -118,7 +118,10 @@ class _Commands(Command, click.Group):
 
 
 def _describe_interrupt(error: KeyboardInterrupt, words: Sequence[str]) -> str:
-    """Return the message of an interrupted command: how much it kept in which folder, and how to resume."""
+    """Return the message for an interrupted command: the bytes it has kept, and how to resume it.
+
+    ``words`` are the command-line arguments.
+    """
     if not hasattr(error, "__notes__"):
         return "interrupted"
     from splitops.files.plan_types import Kept
@@ -157,7 +160,7 @@ def _make_option_error(error: click.NoSuchOption) -> click.UsageError:
 
 
 def _make_error(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
-    """Return the error of an unknown command or option, with the most similar known one."""
+    """Return the error for an unknown command or option. It suggests the most similar one, if any."""
     likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
     meant = f" Did you mean {likely!r}?" if likely else suggest(word, known)
     return click.UsageError(f"No such {kind} {escape(word, 80)!r}.{meant}", ctx)

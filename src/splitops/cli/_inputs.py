@@ -102,8 +102,9 @@ def _check_exists(text: str) -> Path:
 
 def _generate(text: str, declared: InputSpec) -> npt.NDArray[Any]:
     kind, *fields = text.split(":")
-    if len(fields) > (3 if kind == "random" else 2):
-        raise click.UsageError(f"{escape(text)} has more fields than {kind}:SHAPE:TYPE.")
+    form = f"{kind}:SHAPE:TYPE" + (":SEED" if kind == "random" else "")
+    if len(fields) > form.count(":"):
+        raise click.UsageError(f"{escape(text)} has more fields than {form}.")
     shape = declared.static_shape
     if fields and (fields[0] or len(fields) > 1):
         shape = read_shape(fields[0])
@@ -135,7 +136,7 @@ def _describe_unknown(kind: str, declared: InputSpec, shape: tuple[int, ...] | N
 
 
 def _read_npz(path: Path, key: str, declared: InputSpec) -> npt.NDArray[Any]:
-    def accept(header: Header) -> None:  # checked first: a small file can inflate to more than the memory
+    def accept(header: Header) -> None:  # checked first: a small file can inflate to many gigabytes
         declared.accept(declared.get_dtype(header.dtype), header.shape)
 
     from splitops.files.formats.npz import BROKEN

@@ -111,7 +111,7 @@ def make_for_option(help_: str) -> Callable[[_Function], _Function]:
 
 
 def print_outcome(out: Path | None, files: Sequence[Path]) -> None:
-    """Print the written files. Without any, print the file of a dry run, or advice to use ``-o``."""
+    """Print the written files. If there are none, print the file of a dry run, or advice to use ``-o``."""
     if files:
         print_model_written(files)
     elif out is not None:
@@ -122,6 +122,8 @@ def print_outcome(out: Path | None, files: Sequence[Path]) -> None:
 
 def format_command(model: Path, runtimes: Iterable[str], **options: str | bool | None) -> str:
     """Return the ``splitops fix`` command that writes the fixed model next to ``model``.
+
+    ``options`` that are None or False are left out.
 
     Examples:
         >>> format_command(Path("my models/m.onnx"), ["onnxruntime"], keep_data=True, unbind=None)
@@ -137,7 +139,7 @@ def format_command(model: Path, runtimes: Iterable[str], **options: str | bool |
 
 
 def add_weights(model: Path) -> None:
-    """Register the weight files of a model to read, and check that the command replaces none of them."""
+    """Register the weight files of a model that the command reads. Check that it replaces none of them."""
     if is_openvino(model):
         add_path(model.with_suffix(".bin"), "the weights of MODEL")
         return
@@ -152,7 +154,8 @@ def add_weights(model: Path) -> None:
 def check_extension(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
     """Check the extension of ``out``, and that writing it replaces no weights of ``model``.
 
-    If ``out`` is ``model`` itself, its weights may be replaced with it. ``keep_data`` writes no weights.
+    If ``openvino`` is set, ``out`` must be an IR. If ``out`` is ``model`` itself, its weights may be replaced
+    with it. With ``keep_data``, no weights are written.
     """
     if not keep_data and (out is None or not (out.exists() and out.samefile(model))):
         add_weights(model)

@@ -36,7 +36,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
         if not dash:
             return schema(name, opset, key)
         if opset is not None:
-            raise click.BadParameter(f"{text!r} already sets the version: leave it or the opset out")
+            raise click.BadParameter(f"{text!r} already sets the version: leave out the version or the opset")
         schemas = history(name, key)
     except RuleError as error:
         raise click.BadParameter(f"{error.got}, but {error.expected}") from error
@@ -138,7 +138,7 @@ class SplitOptions:
         return schema
 
     def plan(self, shape: Sequence[int], element_type: ElementType | None) -> tuple[OperatorSchema, Plan]:
-        """Return the operator version, and its plan for data of a shape and element type."""
+        """Return the operator version, and a plan for data with this shape and element type."""
         schema = self.resolve()
         arguments: dict[str, Any] = {"axis": 0 if self.axis is None else self.axis}
         if self.sizes is not None:

@@ -23,7 +23,7 @@ else:
 
 
 class Read(_ParamType):
-    """Parameter type with the parser ``read``, whose errors are usage errors. Shells complete ``words``."""
+    """Parameter type with the parser ``read``, whose errors are usage errors. ``words`` lists completions."""
 
     def __init__(
         self, name: str, read: Callable[[str], Any], words: Callable[[], Iterable[str]] = tuple

@@ -29,8 +29,8 @@ def write_outputs(outputs: Mapping[str, Any], model: str, target: Path) -> dict[
     """Write all outputs and ``outputs.json`` into the folder ``target``, or nothing. Return the manifest.
 
     An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
-    on. Element types that NumPy lacks are written as unsigned integers of the same width, strings as
-    fixed-width Unicode.
+    on. Element types that NumPy lacks are written as unsigned integers of the same width, and strings as
+    fixed-width Unicode. ``model`` is the name of the model in the manifest.
     """
     arrays = [(name, list(_iter_arrays(name, value))) for name, value in outputs.items()]
     names = [

@@ -79,7 +79,7 @@ def has_file_to_replace() -> bool:
 
 
 def reject_read(paths: Iterable[Path], label: str) -> None:
-    """Raise UsageError if writing ``paths``, which ``label`` names, replaces a file of another argument."""
+    """Raise UsageError if ``paths``, which option ``label`` writes, would replace another argument's file."""
     context = click.get_current_context(silent=True)
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     for path in paths:

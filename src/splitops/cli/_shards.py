@@ -1,4 +1,4 @@
-"""Options and output that ``shard``, ``reshard``, ``fuse``, ``unfuse`` and the merge of ranks share."""
+"""Options and output shared by ``shard``, ``reshard``, ``fuse``, ``unfuse`` and the merging of ranks."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def shard_folder(
         if value is None and not preview:
             raise click.UsageError(f"Missing option '{name}'.")
     if out is not None and _is_file_name(out):
-        raise click.BadParameter(f"{out} is a file name: ranks are a folder", param_hint="'--out'")
+        what = f"{out} is a file name, but ranks are written into a folder"
+        raise click.BadParameter(what, param_hint="'--out'")
     _check_plan(plan_)
     if listed:
         _print_rank_fits(folder, find_ranks(folder, plan_, pad=pad, **reading), as_json=as_json)
@@ -173,7 +174,7 @@ def _check_plan(plan: str | None) -> None:
 
 
 def _print_rank_fits(folder: Path, found: Sequence[RankFit], *, as_json: bool) -> None:
-    """Print for each number of ranks whether the checkpoint can be sharded over it."""
+    """Print, for each number of ranks, whether the checkpoint can be sharded over that many."""
     if as_json:
         print_json([each.as_dict() for each in found])
         return
@@ -194,7 +195,7 @@ def merge_ranks(
     as_json: bool,
     **options: bool,
 ) -> None:
-    """Merge a folder of ranks into ``out`` with the ``options`` of :func:`splitops.sharding.merge`."""
+    """Merge the ranks in a folder into ``out``. ``options`` are those of :func:`splitops.sharding.merge`."""
     from splitops.sharding import merge
 
     reject_digests(how)
@@ -212,7 +213,7 @@ def merge_ranks(
 
 
 def _is_file_name(out: Path) -> bool:
-    """Return whether a path that is to be a folder has the extension of a model's file."""
+    """Return whether a path has the extension of a model file and is not an existing folder."""
     return out.suffix.lower() in (".safetensors", ".gguf", ".onnx") and not out.is_dir()
 
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _ENDLESS = 1 << 16
-"""A line width, in characters, in which every table fits."""
+"""A line width in characters that is enough for every table."""
 
 
 class WordTable(Table):

@@ -60,7 +60,8 @@ class Trace:
     ) -> list[Split]:
         """Return the splits that splitops and ``engine`` have executed, and the nodes that did not run.
 
-        ``predicted`` are the splits of ``engine``. Other nodes are left out if some splits are unlisted.
+        ``predicted`` are the splits that ``engine`` runs, and ``split_nodes`` are all splits of the model.
+        Nodes that did not run are left out if some splits are unlisted.
         """
         from splitops.models.sessions.inferred_splits import plan_split_node
 

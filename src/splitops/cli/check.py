@@ -76,7 +76,7 @@ def command(
     allow_links: bool,
     as_json: bool,
 ) -> None:
-    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of one.
+    """Check each MODEL: a .onnx file, the .xml of an OpenVINO IR, or an .xml with a single <layer> of an IR.
 
     Checks all rules of the split operators, with the sizes and values that can be inferred, and all limits of
     the runtimes. The last line is the command that fixes the model, if there is one. The exit code is 1 if
@@ -238,12 +238,12 @@ def _escape_property(text: str) -> str:
 
 
 def _get_sort_key(finding: Finding) -> tuple[bool, bool]:
-    """Return the sort key: errors come before warnings, findings on splits before those on the model."""
+    """Return the sort key: errors come before warnings, and findings on splits before those on the model."""
     return str(finding.severity) != "error", not finding.operator
 
 
 def _get_group_key(finding: Finding) -> tuple[str | None, ...]:
-    """Return all printed fields of a finding except its location. Findings with equal ones are grouped."""
+    """Return all printed fields of a finding except its location. Findings with equal fields are grouped."""
     fields = (finding.operator, finding.code, finding.runtime, finding.outcome, finding.message, finding.fix)
     return (str(finding.severity), *fields)
 

@@ -166,7 +166,7 @@ def _check_folder(model: Path, out: Path | None) -> None:
 def _verify(
     model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool, *, opened: bool
 ) -> list[Verification]:
-    """Verify the fixed model in those of its runtimes that can be run, or, if none can, in installed ones."""
+    """Verify the fixed model in its runtimes that can be run or, if none can, in all installed ones."""
     from splitops.models.fix import installed_runtimes
     from splitops.models.verify import VERIFIABLE
 
@@ -181,7 +181,7 @@ def _verify(
 
 
 def _describe_other_releases(report: FixReport, checks: Sequence[Verification]) -> str:
-    """Return a sentence on target releases that did not run the verified model, or "" if there are none."""
+    """Return a sentence about target releases that the model was not verified on, or "" if there are none."""
     releases = {found.runtime: found.release for found in checks}
     missed = [
         label.replace("==", " ")
@@ -232,7 +232,7 @@ def _print(report: FixReport, checks: list[Verification]) -> None:
 
 
 def _summarise(report: FixReport) -> str:
-    """Return the sentences on the splits that were rewritten, and on the remaining problems."""
+    """Return sentences about the rewritten splits and the remaining problems."""
     from splitops.models.check.targets import describe_untested, format_sentence
 
     untested = describe_untested(report.untested, _find_limited_runtimes(report))

@@ -102,7 +102,7 @@ def _print(inferred: InferredModel, show_all: bool, files: Sequence[Path]) -> No
 
 
 def _sort(values: list[InferredValue], inferred: InferredModel) -> list[InferredValue]:
-    """Sort values with a new type or shape before the others, and in both groups, outputs of splits first."""
+    """Sort values with a new type or shape first. Within both groups, outputs of splits come first."""
     parts = {(split_node.where.graph, name) for split_node in inferred.splits for name in split_node.outputs}
     return sorted(values, key=lambda value: (not value.is_new, (value.graph, value.name) not in parts))
 

@@ -1,4 +1,4 @@
-"""``splitops merge``: merge the parts of a tensor, the files of a model, or a folder of ranks."""
+"""``splitops merge``: merge the parts of a tensor, the files of a model, or the ranks of a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     required=True,
-    help="File or address to write; for ranks, a folder.",
+    help="File or URL to write; for ranks, a folder.",
 )
 @plan_option
 @click.option(
@@ -72,7 +72,7 @@ def command(
     This is the inverse of `splitops split`: the merged file has the same bytes as the file that was split. If
     FILES contain other tensors, those of the first file are copied.
 
-    A folder of ranks from `splitops shard` is merged into the original checkpoint: the same files, byte by
+    Ranks that `splitops shard` has written are merged into the original checkpoint: the same files, byte by
     byte. A distributed checkpoint of PyTorch in safetensors files, and ranks of Megatron-LM, vLLM, DeepSpeed
     or Meta's Llama as safetensors, can be merged, too. --plan sets the rules by which those ranks were
     sharded; --files-like sets the files to write.
@@ -81,8 +81,8 @@ def command(
     or all of them. The extension of --out determines the format of the file, unless --to is set.
 
     The external data of an ONNX model is merged into the model. A model of more than 2 GiB, which ONNX does
-    not allow, gets one data file instead. Only data of subgraphs, functions and node attributes is always
-    in the model.
+    not allow, gets one data file instead. The data of subgraphs, functions and node attributes is always
+    stored in the model.
 
     \b
     Examples:

@@ -16,12 +16,11 @@ from splitops.cli._shards import like_option, shard_folder, shard_options
 @like_option
 @shard_options
 def command(folder: Path, **options: Any) -> None:
-    """Reshard the ranks in DIR, which `splitops merge` can merge, over another number of ranks or by another
-    plan.
+    """Reshard the ranks in DIR over another number of ranks or by another plan.
 
-    The result is the same as that of merge followed by shard, but the bytes are copied only once. The plan is
-    that of DIR, unless --plan names another one. If DIR has no manifest, its ranks and the new ranks have the
-    same plan.
+    `splitops merge` must support the ranks in DIR. The result is the same as that of merge followed by shard,
+    but the bytes are copied only once. The plan is that of DIR, unless --plan names another one. If DIR has
+    no manifest, its ranks and the new ranks have the same plan.
 
     \b
     Examples:

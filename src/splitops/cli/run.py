@@ -107,11 +107,11 @@ def command(
     SHAPE and TYPE may be omitted if the model declares them. Without inputs, the inputs of the model are
     listed.
 
-    An input whose element type NumPy lacks, such as bfloat16, is read bit by bit from a .npy of raw or
+    An input whose element type NumPy lacks, such as bfloat16, is read bit for bit from a .npy of raw or
     unsigned items of the same width. Outputs of such types are written as unsigned integers: view them as,
-    for example, ml_dtypes.bfloat16. The file outputs.json lists type, shape and file of every output. An
-    output y is written to y.npy, a sequence s to s.0.npy, s.1.npy and so on. In file names, characters other
-    than letters, digits and ._-+ become _. Existing files are replaced.
+    for example, ml_dtypes.bfloat16. The file outputs.json lists the type, shape and file of every
+    output. An output y is written to y.npy, and a sequence s to s.0.npy, s.1.npy and so on. In file names,
+    characters other than letters, digits and ._-+ become _. Existing files are replaced.
 
     \b
     Examples:

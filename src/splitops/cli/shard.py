@@ -17,11 +17,11 @@ from splitops.cli._shards import shard_folder, shard_options
 def command(folder: Path, **options: Any) -> None:
     """Shard the checkpoint in MODEL_DIR over ranks. Each rank gets its part of every tensor.
 
-    MODEL_DIR contains config.json, and model.safetensors or an index with its shards; or it is an ONNX model
-    with external data. The rules of a plan match the names of tensors and set how these are sharded. If a
-    tensor cannot be sharded over this number of ranks, the error lists the numbers that are possible. Either
-    all ranks are written, or none. Memory use is bounded. `splitops merge` restores the same files, byte by
-    byte.
+    MODEL_DIR contains config.json and either model.safetensors or an index with its shards, or it is an ONNX
+    model with external data. The rules of a plan match the names of tensors and set how these are sharded. If
+    a tensor cannot be sharded over this number of ranks, the error lists the numbers that are possible.
+    Either all ranks are written, or none. Memory use is bounded. `splitops merge` restores the same files,
+    byte by byte.
 
     With --pad, sizes that do not fit are padded with zeros: the intermediate sizes and the vocabulary, in all
     of their tensors, scales and zero points. The model computes the same results, config.json has the new

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     type=NEW_FOLDER,
     default=Path(),
     show_default=False,
-    help="Folder for the parts, or an address; it is created if needed.  [default: the current folder]",
+    help="Folder or URL for the parts; it is created if needed.  [default: the current folder]",
 )
 @click.option(
     "--prefix",
@@ -89,9 +89,9 @@ def command(
     files are replaced only with --overwrite.
 
     With --max-size, no tensor is split: complete tensors are written to files of at most that size.
-    Safetensors files get the index of transformers and diffusers, GGUF files the split keys of llama.cpp. An
-    ONNX model with external data gets several data files. The sidecar files of a model's folder are copied.
-    `splitops merge` merges these files again.
+    Safetensors files get the index of transformers and diffusers. GGUF files get the split keys of llama.cpp.
+    An ONNX model with external data gets several data files. The sidecar files of a model's folder are
+    copied. `splitops merge` merges these files again.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def command(
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_other_tensors, dtype, raw)):
-            raise click.UsageError("--max-size splits no tensor. Leave out the options that split one.")
+            raise click.UsageError("--max-size does not split tensors. Leave out the options that do.")
         from splitops.files.max_size import plan_contents_by_size, read_all_tensors
 
         whole, others, warnings = read_all_tensors(file, allow_links=allow_links, strict=strict)
@@ -152,7 +152,7 @@ def command(
 
 
 def _make_stem(file: Path, prefix: str | None) -> str:
-    """Check and return the ``prefix`` of the file names of parts. None becomes a safe name of ``file``."""
+    """Return ``prefix`` after checking it or, if it is None, a safe prefix made from the name of ``file``."""
     from splitops.files.folders import stem_of
     from splitops.files.streams import strip_compression
 

@@ -12,13 +12,13 @@ from splitops.cli._fusion import fusion_options, rewrite_checkpoint
 @click.command(short_help="Unfuse the fused tensors of a model's checkpoint.")
 @fusion_options
 def command(**options: Any) -> None:
-    """Unfuse the fused tensors of the checkpoint in MODEL_DIR, and write it to another folder.
+    """Unfuse the fused tensors of the checkpoint in MODEL_DIR, and write the result to another folder.
 
-    Fused tensors are queries, keys and values (also interleaved by head or group), gate and up projections
-    (halves or interleaved), stacked experts, transposed weights and renamed tensors. `splitops fuse` restores
-    the same tensors, and the files and the index of transformers byte by byte. Sidecar files are copied
-    unchanged: edit config.json if another class loads the model. The command fails if a tensor does not match
-    its rule.
+    The rules unfuse queries, keys and values (also interleaved by head or group), and gate and up projections
+    (halves or interleaved). They also unstack experts, transpose weights and rename tensors. `splitops fuse`
+    restores the same tensors, and the files and the index of transformers byte by byte. Sidecar files are
+    copied unchanged: edit config.json if another class loads the model. The command fails if a tensor does
+    not match its rule.
 
     MODEL_DIR may be a LoRA adapter of PEFT. Each part gets the matrix A and its rows of the matrix B, and
     adapter_config.json is rewritten.

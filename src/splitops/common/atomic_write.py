@@ -25,7 +25,7 @@ A file that is published before its bytes are on disk could be empty after a pow
 """
 
 _EXISTS_ERRORS: Final = (errno.ENOTEMPTY, errno.EEXIST)
-"""Errors of moving a folder to a path at which another folder exists."""
+"""``errno`` values if a folder cannot be moved because another folder exists at the target path."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -40,11 +40,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A file or folder of the set.
+    """A file or folder in the set of :class:`StagedFiles`.
 
     Attributes:
         draft: path at which it is written.
-        place: final path, through the open parent folder.
+        place: final path, reached through the open parent folder.
         target: final path for messages.
         before: backup path for the file that it replaces.
         folder: whether it is a folder.
@@ -62,14 +62,14 @@ class _Staged:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Paths for the files of one folder: for drafts, for the final files, and for those that are replaced."""
+    """Folders for the drafts of one folder's files, the final files, and the files they replace."""
 
     drafts: Path
     places: Path
     before: Path
 
     def stage(self, path: Path, *, folder: bool, names: Sequence[str] | None = None) -> _Staged:
-        """Return the entry for a path in the folder."""
+        """Return the entry for ``path``. ``folder`` and ``names`` are as in :class:`_Staged`."""
         name, inside = path.name, None if names is None else tuple(names)
         return _Staged(self.drafts / name, self.places / name, path, self.before / name, folder, inside)
 
@@ -130,7 +130,7 @@ class StagedFiles:
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
-        """Yield a new file of the set for writing. Errors of writing name this path."""
+        """Yield a new file of the set for writing. Write errors name ``path``."""
         try:
             staged = self._stage(path)
             with staged.draft.open("xb") as file:
@@ -149,7 +149,8 @@ class StagedFiles:
         """Add a file or folder to the set and return its draft path. The caller writes and flushes it.
 
         Raises:
-            ModelError: the hidden folder cannot be created.
+            ModelError: the hidden folder cannot be created, or a folder exists at the path of a file, or the
+                reverse.
         """
         try:
             staged = self._stage(path, folder=folder)
@@ -271,7 +272,7 @@ class StagedFiles:
         If another process has created such a folder since then, yield each name in it instead.
         """
         new: dict[Path, _Folder | None] = {}
-        """The paths for each new folder, by its draft; None if it is moved as one."""
+        """The paths for each new folder, keyed by its draft path; None if it is moved as one."""
         for staged in self._files:
             if staged.names is None:
                 if staged.draft.parent not in new:
@@ -339,7 +340,7 @@ def _back_up(staged: _Staged) -> None:
 
 
 def _restore(staged: _Staged, draft: os.stat_result) -> Path | None:
-    """Undo a move. Return the path of the backup if it cannot be restored."""
+    """Undo a move. Return the path of the backup if it could not be restored, or None."""
     try:
         # Only remove the file at the final path if it is the moved draft.
         moved = os.path.lexists(staged.place) and os.path.samestat(os.lstat(staged.place), draft)
@@ -357,7 +358,7 @@ def _restore(staged: _Staged, draft: os.stat_result) -> Path | None:
 
 
 def _reject_other_kind(path: Path, *, folder: bool) -> bool:
-    """Reject a folder at the path of a file, or the reverse. Return whether anything exists there."""
+    """Return whether a path exists. Raise OSError if it is a folder instead of a file, or the reverse."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):

@@ -31,7 +31,7 @@ class Descriptors(dict[Any, int]):
         self.update(zip((key,), map(os.open, (path,), (flags,), (0o666,)), strict=False))
 
     def close(self) -> None:
-        """Close all descriptors, each once, even if other threads do so at the same time."""
+        """Close each descriptor exactly once, even if several threads close them at the same time."""
         while self:
             with contextlib.suppress(KeyError):
                 any(map(os.close, map(self.pop, list(self))))

@@ -20,11 +20,11 @@ MAX_RANK: Final = 64
 MAX_DEPTH: Final = 127
 """Maximum nesting of JSON, as in the reference implementation of safetensors."""
 _MAX_VALUES: Final = 1 << 23
-"""Maximum values of a document. A value has at least two bytes of text and up to 72 bytes of memory."""
+"""Maximum number of JSON values. A value takes at least two bytes of text, but up to 72 bytes of memory."""
 _MAX_TOML: Final = 1 << 20
-"""Maximum bytes of a TOML document, which people write. A table of 6 bytes may need a kilobyte of memory."""
+"""Maximum size of a TOML document in bytes. A table of 6 bytes may need a kilobyte of memory."""
 _MAX_PARTS: Final = 16
-"""Maximum parts of a TOML key: tomllib needs quadratic time for them."""
+"""Maximum number of parts of a TOML key: tomllib's time grows with the square of it."""
 
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -35,7 +35,7 @@ _TOML_TOKENS: Final = re.compile(
     rf"""|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)""",
     re.DOTALL,
 )
-"""Matches strings and comments, whose dots do not count, and keys with several parts."""
+"""Matches strings and comments, whose dots do not count, and keys of one or more parts."""
 
 
 class DocumentError(ValueError):
@@ -118,7 +118,7 @@ def parse_toml(content: bytes) -> dict[str, Any]:
 
 
 def _check_structure(content: bytes) -> None:
-    """Count values and levels of a JSON document before it is parsed. Raise DocumentError for too many."""
+    """Raise DocumentError if a JSON document has too many values or levels, without parsing it."""
     brackets = content.count(b"[") + content.count(b"{")
     if brackets <= MAX_DEPTH and brackets + content.count(b",") <= _MAX_VALUES:
         return

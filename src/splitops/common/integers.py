@@ -1,4 +1,4 @@
-"""Limits of the integer types of files and models."""
+"""Limits of the integer types that files and models use."""
 
 from __future__ import annotations
 

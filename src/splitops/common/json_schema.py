@@ -35,8 +35,8 @@ Problem = tuple[str, str]
 def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | None = None) -> Problem | None:
     """Find the first violation of a schema. Return its location and the problem, or None.
 
-    The schema may only have the keywords in :data:`WORDS`. ``place`` is the location of the value, ``root``
-    the schema whose ``$defs`` references use. Unlike in JSON Schema, 2.0 is not an integer.
+    The schema may only have the keywords in :data:`WORDS`. ``place`` is the location of the value;
+    ``root`` is the schema with the ``$defs`` of references. Unlike in JSON Schema, 2.0 is not an integer.
 
     Examples:
         >>> find_problem({"a": 2.0}, {"properties": {"a": {"type": "integer"}}})
@@ -53,8 +53,11 @@ def find_problem(value: Any, schema: Schema, place: str = "", root: Schema | Non
     if "minimum" in schema and value < schema["minimum"]:
         return place, f"is {shown(value)}, less than {schema['minimum']}"
     for kind, least, most, what in _SIZES:
-        if isinstance(value, kind) and not schema.get(least, 0) <= len(value) <= schema.get(most, len(value)):
-            return place, f"has {len(value)} {what}"
+        if isinstance(value, kind):
+            if len(value) < schema.get(least, 0):
+                return place, f"has {len(value)} {what}, fewer than {schema[least]}"
+            if len(value) > schema.get(most, len(value)):
+                return place, f"has {len(value)} {what}, more than {schema[most]}"
     found: Problem | None = None
     if isinstance(value, list):
         found = _check_items(value, schema, place, root)
@@ -95,7 +98,7 @@ def _is_same(value: Any, other: Any) -> bool:
 def _check_alternatives(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Find a violation of alternative schemas. At least one must match or, with ``alone``, exactly one."""
+    """Return a problem if no schema in ``kinds`` matches or, with ``alone``, if several match, or None."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
     found = [find_problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)

@@ -69,7 +69,7 @@ def _to_json(found: Any) -> Any:
 
 
 def read_values(kind: Any, found: Mapping[str, Any]) -> Any:
-    """Make a dataclass from the result of :func:`to_json_values`, which must have been validated."""
+    """Make an object of the dataclass ``kind`` from valid values, such as :func:`to_json_values` returns."""
     return _make_reader(kind)(found)
 
 

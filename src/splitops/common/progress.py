@@ -23,8 +23,8 @@ class Steps:
 
     Attributes:
         what: name of the work, such as ``"infer"``.
-        done: number of steps that are done.
-        total: number of all steps, or None if it is unknown.
+        done: number of completed steps.
+        total: total number of steps, or None if it is unknown.
         at: name of the current step, or empty.
         unit: unit of a step, such as ``"bytes"``, or empty.
     """
@@ -42,7 +42,7 @@ Listener = Callable[[Steps | None], None]
 
 @dataclass(slots=True)
 class _Listening:
-    """A listener, and whether work is being reported to it. Work inside that work is not reported."""
+    """A listener, and whether work is being reported to it. Nested work is not reported."""
 
     listener: Listener
     busy: bool = False
@@ -56,7 +56,7 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
     """Report the progress of all work in the block to a listener, but only in this context (``contextvars``).
 
     Args:
-        listener: called with :class:`Steps` before each step, and with None at the end of each work. An
+        listener: called with :class:`Steps` before each step, and with None when the work ends. An
             exception that it raises stops the work.
 
     Examples:
@@ -88,7 +88,9 @@ def _report_items(items: Iterable[_Item], what: str) -> Iterator[_Item]:
 
 @contextmanager
 def report_progress(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
-    """Yield a function that reports progress: ``report(done, at="", of=total)``. An unknown total is None.
+    """Yield a function that reports progress: ``report(done, at="", of=total)``.
+
+    The arguments are the fields of :class:`Steps`; ``of`` replaces ``total``.
 
     Examples:
         >>> heard = []

@@ -13,11 +13,11 @@ from typing import Final, NoReturn
 ENDING: Final = tuple(
     getattr(signal, name) for name in ("SIGHUP", "SIGTERM", "SIGINT") if hasattr(signal, name)
 )
-"""Signals that end a command: the terminal was closed, the system or a scheduler stops it, Ctrl-C."""
+"""Signals that end a command: its terminal is closed, the system or a scheduler stops it, or Ctrl-C."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """The signal ``number`` has ended a command."""
+    """Raised in a command when a signal ends it. ``number`` is the number of the signal."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -23,7 +23,7 @@ _DRAFTS: Final = "files"
 _BEFORE: Final = "before"
 """Name of the subfolder for files that are being replaced."""
 _MAX_NAME: Final = 200
-"""Maximum bytes of the set's name in a folder name. Most file systems limit names to 255 bytes."""
+"""Maximum bytes of a set's name in the name of its folder. Most file systems limit names to 255 bytes."""
 _MAX_TRIES: Final = 100
 """Maximum attempts to lock a folder that other runs remove at the same time."""
 _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
@@ -43,7 +43,7 @@ class Retention(enum.Enum):
 
 
 def make_staging_path(folder: Path, name: str) -> Path:
-    """Return the path of the staging folder of a set of files. A long name is cut and gets a digest."""
+    """Return the path of the staging folder of a set of files. A long name is shortened and gets a digest."""
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:
         kept = raw[: _MAX_NAME - 17].decode(errors="ignore")
@@ -164,7 +164,7 @@ class StagingFolder:
 
     @property
     def is_used(self) -> bool:
-        """Whether a run has written anything in the folder."""
+        """Whether a run has written anything into the folder."""
         return any(self._iter_content()) or bool(os.fstat(self.lock.fileno()).st_size)
 
     @property
@@ -174,7 +174,7 @@ class StagingFolder:
 
     @property
     def before(self) -> Path:
-        """Subfolder for files that are being replaced, under their names."""
+        """Subfolder that keeps files, under their own names, while they are being replaced."""
         return self.root / _BEFORE
 
     def get_public_path(self, path: Path) -> Path:
@@ -213,7 +213,7 @@ class StagingFolder:
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove the folder, the lock file last, so that no other run opens it before it is empty."""
+        """Remove the folder, and its lock file last, so that no other run can open it half removed."""
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
         for path in self._iter_content():
@@ -310,7 +310,7 @@ class StagingFolder:
 
 
 def _describe(found: os.stat_result, *, folder: bool = False) -> str:
-    """Return the kind of a file, or an empty string for a folder or, without ``folder``, a regular file."""
+    """Return the kind of a file, such as "a link"; "" for folders and, without ``folder``, regular files."""
     junction = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     if stat.S_ISLNK(found.st_mode) or (junction and getattr(found, "st_reparse_tag", 0) == junction):
         return "a link"

@@ -42,7 +42,7 @@ def _open(path: Path, real: str | Path, where: Where | None, flags: int = 0) -> 
 
 
 def read_bounded(path: Path, *, limit: int, where: Where | None = None) -> bytes:
-    """Read a file of at most ``limit`` bytes."""
+    """Read a file. Raise ModelError if it has more than ``limit`` bytes."""
     return bytes(read_buffer(path, limit=limit, where=where))
 
 
@@ -117,7 +117,7 @@ class DataFolder:
         return _open(path, real, where, getattr(os, "O_NOFOLLOW", 0))
 
     def read(self, location: str, *, limit: int, where: Where | None = None) -> bytes:
-        """Read a file in the folder of at most ``limit`` bytes."""
+        """Read a file in the folder. Raise ModelError if it has more than ``limit`` bytes."""
         with self.open(location, where) as file:
             return bytes(read_open_file(file, self.path / location, limit=limit, where=where))
 

@@ -54,7 +54,7 @@ class Canvas:
         anchor: str | None = None,
         transform: str | None = None,
     ) -> None:
-        """Add a line of text with the baseline ``y``."""
+        """Add a line of text whose baseline is at ``y``."""
         attributes = {"x": to_text(x), "y": to_text(y), "font-size": str(size), "fill": fill}
         optional = {"font-weight": weight, "text-anchor": anchor, "transform": transform}
         attributes |= {name: value for name, value in optional.items() if value is not None}
@@ -88,7 +88,7 @@ class Canvas:
         ET.SubElement(self.root, "line", ends | {key.replace("_", "-"): value for key, value in more.items()})
 
     def add_polygon(self, points: list[tuple[float, float]], fill: str) -> None:
-        """Add a filled polygon."""
+        """Add a filled polygon with its corners at ``points``."""
         corners = " ".join(f"{to_text(x)},{to_text(y)}" for x, y in points)
         ET.SubElement(self.root, "polygon", {"points": corners, "fill": fill})
 

@@ -27,13 +27,13 @@ def to_svg(layout: Explanation, title: str = "", width: int = 960) -> str:
     """Draw a split as a self-contained SVG document.
 
     Args:
-        layout: the parts.
+        layout: the parts to draw.
         title: heading, for example the operator, as plain text.
         width: width in pixels, at least 340. Below 600, the layout is for phones: no text is smaller than 12
             pixels, and the table does not have the columns of bytes and blocks.
 
     Returns:
-        A well-formed XML document without scripts, fonts and links. If there are more than 64 parts, those in
+        A well-formed XML document without scripts, fonts or links. If there are more than 64 parts, those in
         the middle are drawn as one block.
 
     Examples:
@@ -155,7 +155,7 @@ class _Drawing:
         self._draw_label(cell, x, y, width, height, get_ink(fill))
 
     def _draw_label(self, cell: Cell, x: float, y: float, width: float, height: float, fill: str) -> None:
-        """Write the size of a cell into it, rotated if necessary. On phones, very narrow ones stay empty."""
+        """Write the size of a cell into it, rotated if necessary. On phones, very narrow cells stay empty."""
         label = f"{cell.size:,}"
         for size in (16, 13, 12) if self.narrow else (16, 13, 10, 8):
             if _estimate_width(label, size) <= width - 1:

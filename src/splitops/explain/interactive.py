@@ -95,7 +95,10 @@ def make_operator_data(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def make_type_data() -> dict[str, tuple[int, int]]:
-    """Return the bits of each fixed-width type, and the size of its groups if they are stored whole, or 0."""
+    """Map the name of each fixed-width type to its bits and to the number of elements in a group.
+
+    The latter is 0 unless an incomplete group is stored with all its bytes.
+    """
     return {name: (found.bits, _compute_group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
 
 

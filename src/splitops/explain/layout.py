@@ -77,7 +77,7 @@ class Explanation(Sequence[PartLayout]):
     """The parts of a plan. They are computed on access, since there may be millions.
 
     Attributes:
-        plan: the plan.
+        plan: the plan that is explained.
         element_type: element type of the data, or None if it is unknown.
     """
 

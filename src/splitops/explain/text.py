@@ -27,7 +27,7 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
     """Draw the data as a grid: the split axis as columns, all dimensions before it as rows.
 
     Args:
-        layout: the parts.
+        layout: the parts to draw.
         width: line width in characters.
         ascii_only: whether to use only ASCII characters.
 
@@ -109,7 +109,7 @@ def _draw_gutter(layout: Explanation) -> list[str]:
 
 
 def _fit_cells(layout: Explanation, room: int) -> tuple[Cell, ...]:
-    """Return as many cells as fit, labels included, in ``room`` characters, but at least one."""
+    """Return as many cells as fit into ``room`` characters with their labels, but at least one if any."""
     limit = min(len(layout), _CELLS)
     while limit > 1:
         shown = group_cells(layout, limit)

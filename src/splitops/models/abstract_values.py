@@ -1,4 +1,4 @@
-"""The abstract values of inference: element type, shape, and the elements of small tensors."""
+"""Abstract values for shape inference: element type, shape, and the elements of small tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entry = int | float | bool | Range | None
 """An element of a tracked tensor: a number, a computed size as a :class:`Range`, or None if unknown."""
 
 Value = npt.NDArray[Any]
-"""Elements of a tensor: an array of its dtype if all are known, or else an object array of :data:`Entry`."""
+"""Elements of a tensor: an array of its dtype or, if some are unknown, an object array of :data:`Entry`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ class AbstractSequence:
         length: number of elements.
         axis: non-negative axis along which the elements were split from one tensor; None if they were not, or
             if they do not have the axis.
-        total: sum of their sizes along that axis.
+        total: sum of the sizes of the elements along that axis.
     """
 
     element: AbstractTensor = AbstractTensor()
@@ -145,7 +145,7 @@ def make_shape_value(shape: Shape | None) -> Value | None:
 
 
 def join(left: AbstractValue, right: AbstractValue) -> AbstractValue:
-    """Return an abstract value that contains both."""
+    """Return an abstract value that contains both ``left`` and ``right``."""
     if isinstance(left, AbstractTensor) and isinstance(right, AbstractTensor):
         return AbstractTensor(
             left.type if left.type == right.type else None,
@@ -175,7 +175,7 @@ def _is_same_value(left: Value | None, right: Value | None) -> bool:
 
 
 def _join_values(left: Value | None, right: Value | None) -> Value | None:
-    """Return the elements that two values share, with None for the others, or None if shapes differ."""
+    """Return the elements, with None for those that differ. Return None if the shapes differ."""
     if left is None or right is None or left.shape != right.shape:
         return None
     if _is_same_value(left, right):
@@ -234,7 +234,7 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Return a copy in which symbolic sizes are replaced by the numbers that follow from ``sizes``.
+    """Replace symbolic sizes in an abstract value with the numbers that follow from ``sizes``.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

@@ -1,9 +1,9 @@
-"""Verify a fixed model: run its source on the reference and the model on a runtime, and compare the bits.
+"""Verify a fixed model: run its source on the reference and the model on a runtime, and compare outputs.
 
 The inputs are generated. Each dynamic size gets the values at which divisions change: 0, 1, one less and one
 more than a number of parts, the sum of the lengths, and the ends of the chunks that are read. These are
 samples, not all sizes. The runtime runs in a separate process, so that a crash is recorded as a result. Each
-sample with an empty axis runs in its own process, as runtimes crash on empty tensors in other operators.
+sample with an empty axis runs in its own process, since operators other than splits may crash on it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Verification:
         release: release of the runtime.
         trials: the trials.
         source_error: the rule that the source model breaks, if it cannot run. The results were then compared
-            with those of the fixed model on the reference. Otherwise empty.
+            with those of the fixed model on the reference. Empty otherwise.
     """
 
     runtime: str
@@ -258,7 +258,7 @@ def _start_engine(runtime: str) -> Iterator[Engine]:
 def _run_source(
     source: AnyModel, outputs: tuple[str, ...], runtime: str, feeds: Mapping[str, Any], folder: Path
 ) -> str:
-    """Run the source on a runtime in a new process, and return the error message, or ''."""
+    """Run the source on a runtime in a new process. Return the error message, or '' if it runs."""
     path = folder / ("source.xml" if is_openvino(source) else "source.onnx")
     try:
         if isinstance(source, str | os.PathLike):
@@ -331,7 +331,7 @@ def _name_type(array: npt.NDArray[Any]) -> str:
 
 
 def _to_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return one row per element to compare: the bytes, or the string itself."""
+    """Return an array with one row per element: its bytes, or the string itself."""
     if array.dtype.kind in "OUST":
         return array.reshape(-1, 1)
     little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
@@ -354,7 +354,7 @@ class _Trials:
         self.bounds: dict[str, Range] = {}
         for one in ours.inputs if inputs is None else ():
             if one.kind != "tensor" or one.element_type is None or one.shape is None:
-                raise ModelError(f"cannot generate input {one.name!r}, which is {one}")
+                raise ModelError(f"cannot generate input {one.name!r} ({one})")
             named = ((_name_axis(one, axis), size) for axis, size in enumerate(one.shape))
             self.bounds |= {name: size for name, size in named if isinstance(size, Range)}
 

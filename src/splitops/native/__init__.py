@@ -59,10 +59,10 @@ these functions otherwise. Tracers and `inspect` find them as ``__call__``.
 Function: Any = getattr(_implementation, "Function", None)
 """A Python function whose calls on NumPy arrays are cached as plans; None without the compiled core.
 
-``Function(function, planner, names, defaults, positional)`` gets the names of the function's parameters,
-which begin with the array and end with ``copy`` and ``out``, the defaults of the last ones, and the number of
-positional ones. A call that can be cached calls ``planner(array, ...)``, with all values before ``copy``,
-once for its `Plan`, and runs the plan. Every other call runs the function.
+In ``Function(function, planner, names, defaults, positional)``, ``names`` are the function's parameters: the
+array first, ``copy`` and ``out`` last. ``defaults`` are the defaults of the last parameters, and
+``positional`` is the number of positional ones. A call that can be cached calls ``planner(array, ...)``, with
+all values before ``copy``, once for its `Plan`, and runs the plan. Every other call runs the function.
 
 A call can be cached if the data is an exact `np.ndarray` (no subclass) without Python objects, and each
 other value is exactly `None`, an `int` that fits into 64 bits, a `list` or `tuple` of exact `int`, or an

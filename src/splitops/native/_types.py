@@ -16,7 +16,7 @@ Parts = tuple[Array, ...] | list[Array]
 class SplitPlan:
     """A split in numbers, independent of operators: where each part begins and how long it is.
 
-    In a :class:`Plan`, all of them are plain integers. It can run on any number of arrays of its shape.
+    The numbers in a :class:`Plan` are plain integers. It can run on any number of arrays of its shape.
 
     Attributes:
         shape: shape of the data.

@@ -113,8 +113,8 @@ class Plan(SplitPlan):
     def copies(self, array: Array, *, separate: bool = False) -> Parts:
         """Return the parts of an exact array as independent, C-contiguous, writeable arrays.
 
-        The compiled core allocates the parts of one call in one slab of pooled memory, each aligned to 64
-        bytes. The slab returns to the pool when its last part is freed.
+        The compiled core allocates the parts of one call together, each aligned to 64 bytes. From 32 KiB on,
+        the memory comes from a pool, to which it returns when the last part is freed.
 
         Args:
             array: an array of the plan's shape.
@@ -141,7 +141,7 @@ class Plan(SplitPlan):
             out: a tuple or list with one exact array per part, with its shape and dtype, and any strides.
 
         Raises:
-            TypeError: ``out`` is not a tuple or list, or has something else than exact arrays.
+            TypeError: ``out`` is not a tuple or list, or contains anything but exact arrays.
             ValueError: ``out`` has the wrong length, or an array in it has another shape or dtype or is
                 read-only.
         """
@@ -163,7 +163,7 @@ class Plan(SplitPlan):
             np.copyto(target, part)
 
     def fill(self, array: Array, out: Sequence[Array]) -> Parts | None:
-        """Copy the parts into given arrays if these certainly match and share no memory.
+        """Copy the parts into given arrays if these are certain to match and to share no memory.
 
         Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
         compiled core, no arrays are filled. ``out`` may contain objects of any type.

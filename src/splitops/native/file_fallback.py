@@ -57,7 +57,7 @@ def copy_extents(
     threads: int,
     tick: Callable[[int], object],
 ) -> tuple[list[int], Failure | None]:
-    """See ``splitops.native.files``. Uses one thread."""
+    """Copy extents with a single thread; see ``splitops.native.files.copy_extents``."""
     _check(passes, sources, targets, moves, len(source_files), target_files)
     checksums = [0] * len(moves)
     reading = [_StridedRun(*row) for row in sources[:, 1:].tolist()]
@@ -187,16 +187,16 @@ def _check_lanes(lanes: _Table, passes: _Table, files: int) -> None:
 
 
 def crc32(data: _Bytes, before: int = 0) -> int:
-    """See ``splitops.native.files``."""
+    """Return the CRC-32 of ``data``, continuing ``before``, the checksum of the preceding bytes."""
     return zlib.crc32(data.data, before)
 
 
 def read_header(text: bytes, bits: dict[str, int], start: int) -> None:
-    """See ``splitops.native.files``. Always returns None."""
+    """Return None for every header, so that the caller parses it in Python."""
 
 
 def sync_files(files: Sequence[int]) -> int:
-    """See ``splitops.native.files``."""
+    """Flush descriptors to disk. Return 0, or the errno of the first failure."""
     try:
         for file in files:
             os.fsync(file)

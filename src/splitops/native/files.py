@@ -45,8 +45,8 @@ read_header = _implementation.read_header
 
 ``bits`` are the bits per element of each type; ``start`` is the offset of the tensors' bytes.
 
-Returns columns in the order of the bytes: names, which may repeat, shapes, types, offsets and sizes; then the
-metadata as unparsed JSON, or None. Returns None if anything in the header is unusual or wrong, and always
+Returns columns in the order of the bytes: names (which may repeat), shapes, types, offsets and sizes; then
+the metadata as unparsed JSON, or None. Returns None if anything in the header is unusual or wrong, and always
 without the core. The caller must then parse the header in Python.
 """
 

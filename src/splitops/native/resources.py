@@ -17,7 +17,7 @@ _POOL_MEMORY_SHARE = 8
 
 
 def _find_control_groups(root: Path, own: Path) -> list[Path]:
-    """Return the cgroup (version 2) of the process and all that enclose it; an empty list without one."""
+    """Return the cgroup (version 2) of the process and all enclosing ones. Empty if it has none."""
     try:
         lines = own.read_text("ascii", "replace").splitlines()
     except OSError:
@@ -61,7 +61,7 @@ def count_threads() -> int:
 
 
 def read_memory_limit(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of memory that this process may use: all, or the limit of its control groups."""
+    """Return the bytes of memory that this process may use: all RAM, or the limit of its control groups."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

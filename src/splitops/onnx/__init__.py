@@ -88,7 +88,7 @@ def split(
         axis: axis to split, in [-rank, rank - 1].
         num_outputs: since opset 18, the attribute: parts have size ceil(D / num_outputs) until the axis of
             size D ends. Before, the number of outputs that the node declares, which must divide the axis.
-        opset: opset that selects the version; None is the newest.
+        opset: opset that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
@@ -162,11 +162,11 @@ def split_to_sequence(
     Args:
         data: array of rank 1 or more, of an element type that the version supports. Nested lists of numbers
             become a NumPy array.
-        split: size of all parts, although the last may be smaller; or the size of each part, int32 or int64.
+        split: one size for all parts (the last may be smaller), or the size of each part; int32 or int64.
             None means parts of size 1.
         axis: axis to split, in [-rank, rank - 1].
         keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
-        opset: opset that selects the version; None is the newest.
+        opset: opset that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
@@ -181,8 +181,8 @@ def split_to_sequence(
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
             ``lengths.value``.
         ChunkError: ``chunk.positive``.
-        PartsError: ``parts.count``, there are more parts than a call can return.
-        OperatorError: ``op.version``, the opset is below 11.
+        PartsError: ``parts.count``: there are more parts than a call can return.
+        OperatorError: ``op.version``: the opset is below 11.
         ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
@@ -221,10 +221,10 @@ def infer_split(
     Args:
         shape: dimensions of the data: each an integer, a name, an interval ``(lo, hi)`` in which ``hi`` may
             be None for unbounded, or None for unknown. None if the rank is unknown.
-        split: size of each part, or None for an unknown size.
+        split: size of each part, with None for an unknown size.
         axis: axis to split, or None if it is unknown.
         num_outputs: since opset 18, the attribute. Before, the number of outputs that the node declares.
-        opset: opset that selects the version; None is the newest.
+        opset: opset that selects the version; None for the newest.
 
     Returns:
         The shape of each part, with dimensions as in ``shape``. These are the narrowest shapes that contain
@@ -263,11 +263,11 @@ def infer_split_to_sequence(
 
     Args:
         shape: dimensions of the data, as for :func:`infer_split`.
-        split: size of all parts; or the size of each part, or None for an unknown size. None means parts of
-            size 1.
+        split: one size for all parts; or the size of each part, with None for an unknown size. None means
+            parts of size 1.
         axis: axis to split, or None if it is unknown.
         keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
-        opset: opset that selects the version; None is the newest.
+        opset: opset that selects the version; None for the newest.
 
     Returns:
         The shape of all elements, and their number. If there are no elements, the shape follows from the

@@ -42,7 +42,7 @@ class SplitopsModel(BackendRep):
         """Run the model.
 
         Args:
-            inputs: values by name; or in the order of the model, for all inputs or all required ones.
+            inputs: values by name, or a sequence of values for all inputs or for all required ones, in order.
 
         Returns:
             The outputs in the order of the model. A sequence is a list.
@@ -85,10 +85,10 @@ class SplitopsBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> SplitopsModel:
-        """Prepare a model for runs.
+        """Prepare a model for any number of runs.
 
         Args:
-            model: the model.
+            model: the model to run.
             device: ``"CPU"``.
             **kwargs: ``engine``, by default ``"reference"``, and its options; see :func:`splitops.session`.
 
@@ -112,14 +112,14 @@ class SplitopsBackend(Backend):
         """Run a node.
 
         Args:
-            node: the node.
-            inputs: values by name; or in the order of the node, with None for an absent input.
+            node: the node to run.
+            inputs: values by name, or a sequence in the order of the node, with None for an absent input.
             device: ``"CPU"``.
             outputs_info: ignored.
             **kwargs: ``opset_version``, the opset that selects the operator version, by default the newest.
 
         Returns:
-            The outputs with names, in the order of the node.
+            The named outputs, in the order of the node.
 
         Raises:
             RuleError: a rule of a split operator is broken.

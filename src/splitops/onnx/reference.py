@@ -62,7 +62,7 @@ def _make_classes() -> tuple[type[OpRun], ...]:
                 )
             # Without a schema, OpRun does not add the attribute defaults of the newest version.
             super().__init__(onnx_node, run_params, schema=schema or False)
-            # The evaluator of splitops passes the location of the graph, that of onnx does not.
+            # The evaluator of splitops passes the location of the graph; that of onnx does not.
             self.where = replace(run_params.get("where", Where()), node=node_label(onnx_node))
             opset = run_params["opsets"][onnx_node.domain]
             self.operator: OperatorSchema = find_schema(onnx_node.op_type, opset)

@@ -57,7 +57,7 @@ def split(
             array.
         axis: axis to split, in [-rank, rank - 1]: an integer or a scalar of any integer type.
         num_splits: number of parts, at least 1, which must divide the axis.
-        opset: operation set that selects the version; None is the newest.
+        opset: operation set that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
@@ -69,7 +69,7 @@ def split(
         TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
         AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
         PartsError: ``parts.divisible``, ``parts.count``.
-        OperatorError: ``op.version``, the operation set does not have the operator.
+        OperatorError: ``op.version``: the operation set does not have the operator.
         ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
@@ -126,7 +126,7 @@ def variadic_split(
         axis: axis to split, in [-rank, rank - 1]: an integer, or an array of shape [] or [1] of any integer
             type.
         split_lengths: size of each part, of any integer type. One of them may be -1: the rest of the axis.
-        opset: operation set that selects the version; None is the newest.
+        opset: operation set that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
             other. They are filled and returned.
@@ -140,7 +140,7 @@ def variadic_split(
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
             ``lengths.count``, ``lengths.value``.
         RemainderError: ``remainder.negative``, ``remainder.repeated``.
-        OperatorError: ``op.version``, the operation set does not have the operator.
+        OperatorError: ``op.version``: the operation set does not have the operator.
         ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
 
     Examples:
@@ -169,7 +169,7 @@ def infer_split(
             be None for unbounded, or None for unknown. None if the rank is unknown.
         axis: axis to split, or None if it is unknown.
         num_splits: number of parts.
-        opset: operation set that selects the version; None is the newest.
+        opset: operation set that selects the version; None for the newest.
 
     Returns:
         The shape of each part, with dimensions as in ``shape``. These are the narrowest shapes that contain
@@ -204,9 +204,9 @@ def infer_variadic_split(
     Args:
         shape: dimensions of the data, as for :func:`infer_split`.
         axis: axis to split, or None if it is unknown.
-        split_lengths: size of each part, or None for an unknown size. One of them may be -1. None if their
-            number is unknown.
-        opset: operation set that selects the version; None is the newest.
+        split_lengths: size of each part, with None for an unknown size. One of them may be -1. None if the
+            number of parts is unknown.
+        opset: operation set that selects the version; None for the newest.
 
     Returns:
         The shape of each part, with dimensions as in ``shape``; empty if the number of parts is unknown.

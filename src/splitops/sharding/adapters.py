@@ -29,10 +29,10 @@ CONFIG: Final = "adapter_config.json"
 _A, _B, _MAGNITUDE = "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 _MAX_RUNS: Final = 1 << 20
 _NAME: Final = re.compile(r"(base_model\.model\.)?(.+)\.(lora_(?:[AB]\.weight|B\.bias|magnitude_vector))")
-"""Pattern of tensor names. The groups are the prefix, the module and the leaf."""
+"""Pattern of LoRA tensor names. The groups are the prefix, the module and the rest (``lora_A.weight``)."""
 
 Change = tuple[int | None, int, list[tuple[StoredTensor, Sequence[Copied]]]]
-"""The index of the rule or None, the number of old tensors, and the new tensors with their sources."""
+"""Index of a rule (None if none matches), number of old tensors, and the new tensors with their sources."""
 
 
 class Adapter:
@@ -50,7 +50,7 @@ class Adapter:
         names = [_NAME.fullmatch(tensor.name) for tensor in checkpoint.tensors]
         prefixes = {found[1] or "" for found in names if found}
         if checkpoint.held is not None:
-            raise PlanError(f"{checkpoint.name} is an adapter in ranks: merge them first (splitops merge)")
+            raise PlanError(f"{checkpoint.name} is a sharded adapter: merge its ranks first (splitops merge)")
         if len(prefixes) > 1:
             some = "only some names of LoRA tensors begin with 'base_model.model.'"
             raise PlanError(f"{checkpoint.name}: {some}: rename all or none")
@@ -69,7 +69,7 @@ class Adapter:
                 raise PlanError(f"{said}, which are not those of the LoRA of a linear module")
 
     def iter_changes(self, *, to_fused: bool) -> Iterator[Change]:
-        """Yield the changes to the LoRA modules, then all other tensors, which do not change."""
+        """Yield changes that fuse (``to_fused``) or unfuse LoRA modules, then the other tensors unchanged."""
         modules, fusions, tensors = list(self._modules), self._fusions, self._checkpoint.tensors
         # Each B is represented by a vector with one byte per row, which is fused and unfused like a weight.
         b = [tensors[leaves[_B]] for leaves in self._modules.values()]
@@ -114,11 +114,11 @@ class Adapter:
         values = [math.sqrt(each) if self._config.get("use_rslora") else float(each) for each in scales]
         if module == rows.name:
             raise PlanError(
-                f"the plan makes {shown(rows.name)}, but the name of a module's weight ends in .weight"
+                f"the plan makes {shown(rows.name)}, but the name of a module's weight must end in .weight"
             )
         if len(inputs) > 1 or not math.isclose(min(values), max(values), rel_tol=1e-12):
             raise PlanError(
-                f"cannot make {shown(rows.name)} of modules with {brief(sorted(inputs))} inputs and scales "
+                f"cannot make {shown(rows.name)} from modules with {brief(sorted(inputs))} inputs and scales "
                 f"{brief(values)}: the inputs and the scales must be equal"
             )
         same = self._are_equal([leaves[_A] for leaves in held])
@@ -159,7 +159,7 @@ class Adapter:
         return False
 
     def _find_scale(self, module: str, rank: int) -> Fraction:
-        """Return the scale of a module, or its square with ``use_rslora``. ``rank`` is that of its A."""
+        """Return the scale of a module, or its square with ``use_rslora``. Its A has ``rank`` rows."""
         stated, alpha = self._find_value(module, "r"), self._find_value(module, "lora_alpha")
         if type(stated) is not int or stated != rank:
             what = (
@@ -169,21 +169,24 @@ class Adapter:
                 f"{what} (r, rank_pattern): these must be equal, as the scale depends on the rank"
             )
         if type(alpha) not in (int, float) or not 0 <= alpha < 1 << 31:
-            raise PlanError(f"{CONFIG}: the alpha of module {shown(module)} is {shown(alpha)}, not a number")
+            raise PlanError(
+                f"{CONFIG}: the alpha of module {shown(module)} is {shown(alpha)}, not a number from 0 to "
+                "2^31"
+            )
         return Fraction(alpha) ** (2 if self._config.get("use_rslora") else 1) / rank
 
     def _find_value(self, module: str, key: str) -> Any:
-        """Return the value of ``r`` or ``lora_alpha`` (PEFT's default is 8) for a module."""
+        """Return the value of ``r`` or ``lora_alpha`` (``key``) for a module. The default of both is 8."""
         pattern = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]
         own = self._config.get(pattern) or {}
         if not isinstance(own, dict) or any(re.fullmatch(r"[\w.-]+", name) is None for name in own):
-            raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be modules")
+            raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be names of modules")
         return next(
             (own[name] for name in own if f".{module}".endswith(f".{name}")), self._config.get(key, 8)
         )
 
     def format_config(self) -> bytes:
-        """Return the new ``adapter_config.json`` after :meth:`iter_changes` has yielded all changes."""
+        """Return the new ``adapter_config.json``. Call this after :meth:`iter_changes` is exhausted."""
         found: dict[str, tuple[int, float]] = {}
         for module, (rank, scale) in self._scales.items():
             alpha = math.sqrt(scale * rank) if self._config.get("use_rslora") else float(scale * rank)
@@ -211,12 +214,12 @@ def is_adapter(checkpoint: Checkpoint) -> bool:
 
 
 def _widen(form: Form, size: int, width: int, column: int) -> Form:
-    """Convert extents of one-byte rows to rows of ``size`` bytes.
+    """Convert extents of one-byte rows to extents of rows of ``size`` bytes.
 
     Each row is copied to the offset ``column`` in a target row of ``width`` bytes.
     """
     if sum(each.runs for each in form) > _MAX_RUNS:
-        raise PlanError(f"more than {_MAX_RUNS} groups of rows")
+        raise PlanError(f"there are more than {_MAX_RUNS} groups of rows")
     rows = [
         (each.offset + n * each.stride, each.target_offset + n * each.target_stride, each.run)
         for each in form

@@ -1,4 +1,4 @@
-"""Assembly of the file plan that shard, merge, reshard, fuse and unfuse run."""
+"""Assemble the file plan that shard, merge, reshard, fuse and unfuse run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def assemble_files(
     """Return the file plan that writes the tensor files of ``layout`` and other files into ``out``.
 
     ``written`` lists more files to write. ``homes`` lists the folders for sidecar files, and whether each
-    gets all of them or only the shared ones. In the latter, ``changed`` replaces the contents of some files.
+    gets all of them or only the shared ones. In folders with only the shared ones, ``changed`` maps file
+    names to new contents.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

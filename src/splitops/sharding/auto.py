@@ -12,7 +12,7 @@ from splitops.sharding.tables import find_declared_plan, find_engine_plan
 
 
 def make_auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str = "hf") -> Mapping[str, Any]:
-    """Return the plan document for a model with tensors ``names``.
+    """Return the plan document for a model, given its ``config.json`` and the names of its tensors.
 
     Examples:
         >>> for rule in make_auto_plan({"model_type": "llama"}, ["lm_head.weight", "x"])["rule"]:
@@ -40,7 +40,7 @@ def make_auto_plan(config: Mapping[str, Any], names: Sequence[str], layout: str 
             rules += iter_module_rules(module, style, matching, config)
     if not rules:
         raise PlanError(
-            f"no tensor matches the plan of this model, which has names such as "
+            f"no tensor matches the plan for this type of model, which has names such as "
             f"{shown(next(iter(declared)))}: write a plan with plan= (--plan FILE)"
         )
     rules.append({"match": "*", "replicate": True})

@@ -1,4 +1,4 @@
-"""Boxes: pieces of a tensor along any axes. Checks that they cover the tensor, and locates their bytes."""
+"""Boxes: pieces of a tensor along any axes. Check that they cover the tensor, and locate their bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def check_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = 
     for box in boxes:
         if any(end > size for end, size in zip(box.end, shape, strict=True)):
             raise PlanError(
-                f"a piece of shape {brief(box.shape)} at {brief(box.begin)} ends outside of {brief(shape)}"
+                f"a piece of shape {brief(box.shape)} at {brief(box.begin)} ends outside of shape "
+                f"{brief(shape)}"
             )
     filled = sorted(box for box in boxes if math.prod(box.shape))
     edges = [
@@ -50,7 +51,9 @@ def check_boxes(boxes: tuple[Box, ...], shape: tuple[int, ...], *, part: bool = 
         for axis, size in enumerate(shape)
     ]
     if math.prod(map(len, edges)) > _MAX_CELLS:
-        raise PlanError(f"{len(filled)} pieces of shape {brief(shape)} need more than {_MAX_CELLS} cells")
+        raise PlanError(
+            f"cannot check {len(filled)} pieces of shape {brief(shape)}: they form over {_MAX_CELLS} cells"
+        )
     cut = [axis for axis, found in enumerate(edges) if len(found) != 1]  # NumPy limits the number of axes
     counts = np.zeros([len(edges[axis]) for axis in cut] if math.prod(shape) else 0, np.int32)
     covered = 0
@@ -110,5 +113,5 @@ def iter_strided(tensor: StoredTensor, begin: int, walks: Sequence[tuple[int, in
 def count_bytes(elements: int, unit: Unit) -> int:
     """Return the size of ``elements`` in bytes. Raise PlanError if they end inside of packed bytes."""
     if elements % unit.elements:
-        raise PlanError(f"a shard would end between {unit.elements} elements that share {unit.bytes} bytes")
+        raise PlanError(f"a shard would end inside of a group of {unit.elements} packed elements")
     return elements // unit.elements * unit.bytes

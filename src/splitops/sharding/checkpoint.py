@@ -53,8 +53,8 @@ class Checkpoint:
         tensors: the unsharded tensors, with safetensors types. ``file`` is an index into ``files``,
             ``offset`` an offset in that file.
         sources: files that store the bytes.
-        held: extents from ``sources`` to tensors, sorted by their target, the index of the tensor. None if
-            ``sources`` are the ``files`` themselves, so that ``tensors`` have the offsets.
+        held: extents from ``sources`` to tensors, sorted by target, which is the index of a tensor. None if
+            ``sources`` are the ``files`` themselves: then ``tensors`` have the offsets.
         others: sidecar files.
         config: content of ``config.json``; empty if there is none.
         tied: maps the name of each tensor that shares all its bytes with one of ``tensors`` to that name.
@@ -129,10 +129,7 @@ def read_checkpoint(path: Path, *, allow_links: bool = False, strict: bool = Fal
 
 
 def _read_gaps(source: Source, tensors: Sequence[StoredTensor]) -> tuple[tuple[int, bytes], ...]:
-    """Return the bytes of a file that are outside of its tensors, including the header, with their offsets.
-
-    Gaps of zeros are left out.
-    """
+    """Return the bytes outside of a file's tensors with their offsets, except for gaps of zeros."""
     places = locate_tensors([tensor for tensor in tensors if tensor.size])[:, 1:]
     places = places[np.argsort(places[:, 0])]
     begins = np.append(places[:, 0], source.size)
@@ -182,10 +179,10 @@ def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Check
     tensors = [form.adapt(tensor)._replace(file=position[tensor.file]) for tensor in contents.tensors]
     tied = _find_tied(tensors)
     inside = len(contents.metadata["model"].graph.initializer) - len(tensors)
-    warnings = [f"{inside} tensors inside of {shown(path.name)} are not sharded"] if inside else []
-    inner = len(contents.metadata["inner"])
-    what = "of subgraphs, functions or node attributes are not sharded"
-    warnings += [f"{inner} tensors {what}"] if inner else []
+    what = "splitops does not shard"
+    warnings = [f"{what} {count_of(inside, 'tensor')} inside of {shown(path.name)}"] if inside else []
+    inner, of = len(contents.metadata["inner"]), "of subgraphs, functions or node attributes"
+    warnings += [f"{what} {count_of(inner, 'tensor')} {of}"] if inner else []
     folder = DataFolder(path.parent, model.allow_links)
     # The model refers to these files, too, for tensors of subgraphs, functions and node attributes.
     rest = [source for file, source in enumerate(contents.sources) if file not in used]
@@ -217,6 +214,6 @@ def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
     for before, tensor in pairwise(ordered):
         if (before.file, before.offset) == (tensor.file, tensor.offset):
             if (before.shape, before.code) != (tensor.shape, tensor.code):
-                raise PlanError(f"{tensor.label} and {before.label} share bytes, but not type and shape")
+                raise PlanError(f"{tensor.label} and {before.label} share bytes, but differ in type or shape")
             tied[tensor.name] = tied.get(before.name, before.name)
     return tied

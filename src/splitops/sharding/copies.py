@@ -17,7 +17,10 @@ _BLOCK: Final = 1 << 20
 
 
 def check_equal(label: str, one: Source, kept: Extent, other: Source, copy: Extent) -> None:
-    """Compare two stored copies of the same elements block by block. Raise PlanError if they differ."""
+    """Compare two stored copies of the same elements block by block. Raise PlanError if they differ.
+
+    ``kept`` is the extent of the first in the source ``one``, ``copy`` that of the second in ``other``.
+    """
     if kept.runs == 1 or (kept.run == kept.stride and copy.run == copy.stride):  # contiguous
         kept, copy = (each._replace(stride=1, run=1, runs=each.bytes) for each in (kept, copy))
     step = max(1, _BLOCK // max(kept.stride, copy.stride))
@@ -34,7 +37,7 @@ def _read_runs(source: Source, extent: Extent, row: int, count: int) -> npt.NDAr
 
 
 def deduplicate(tensors: Sequence[StoredTensor], extents: Extents, sources: Sequence[Source]) -> Extents:
-    """Keep one extent per target range, ordered by target. Raise PlanError if the copied bytes differ."""
+    """Return one extent per target range, ordered by target. Raise PlanError if duplicates differ."""
     table = extents.table.copy()
     table[table[:, Column.RUNS] == 1, Column.TARGET_STRIDE] = 0  # a single run has no stride
     keys = (Column.TARGET, Column.TARGET_OFFSET, Column.RUN, Column.RUNS, Column.TARGET_STRIDE)

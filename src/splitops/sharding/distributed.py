@@ -1,4 +1,4 @@
-"""Reader of distributed checkpoints that PyTorch has written as safetensors files."""
+"""Read distributed checkpoints that PyTorch has written as safetensors files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def is_distributed(path: Path) -> bool:
 
 
 def reject_pickled(path: Path) -> None:
-    """Reject a folder with pickled checkpoints of PyTorch. The PlanError says how to convert them."""
+    """Raise PlanError for a folder with pickled checkpoints of PyTorch. It explains how to convert them."""
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -123,7 +123,7 @@ def read_distributed(
 
 
 def _iter_pieces(source: Source, file: str, number: int) -> Iterable[_Saved]:
-    """Yield the pieces in a file, whose metadata has their offsets in the complete tensors."""
+    """Yield the pieces in file ``number``, named ``file``. Its metadata has their offsets in the tensors."""
     contents = get_format("safetensors").read(source)
     stated = contents.metadata.get(INFO)
     info = parse(stated.encode(), f"{source.name}: {INFO}") if stated is not None else None
@@ -164,7 +164,10 @@ def _join_pieces(pieces: Sequence[_Saved]) -> StoredTensor:
 def lay_out_files(
     groups: Sequence[Sequence[StoredTensor]], path: Path
 ) -> tuple[list[StoredTensor], list[WholeFile], list[SidecarFile]]:
-    """Lay out each group of tensors in a file. Return tensors, files, and a list with their index, if any."""
+    """Lay out one file for each group of tensors.
+
+    Return the tensors with their places, the files, and their index in a list, which is empty for one file.
+    """
     files: list[WholeFile] = []
     tensors: list[StoredTensor] = []
     where: dict[str, str] = {}
@@ -213,7 +216,7 @@ def _check_like(pieces: dict[str, list[_Saved]], like: Checkpoint) -> None:
 
 
 def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]) -> None:
-    """Check each index among sidecar files: its tensors exist, and a declared total size is right."""
+    """Check that the tensors of each index among sidecar files exist, and that a declared total is right."""
     for other in others:
         if not other.name.endswith(INDEX):
             continue
@@ -227,8 +230,9 @@ def _check_index(others: Sequence[SidecarFile], tensors: dict[str, StoredTensor]
 
 
 def _warn_of_missing(files: Sequence[str]) -> list[str]:
-    """Return a list with a warning if ranks are missing in the file names, otherwise an empty list."""
+    """Return a list with a warning if the file names skip ranks. Otherwise, the list is empty."""
     matches = [match for name in files if (match := NAME.fullmatch(name)) is not None]
     ranks = {int(match[1]) for match in matches}
     holes = sorted(set(range(1, min(max(ranks), 1 << 16) + 1)) - ranks)
-    return [f"no files of ranks {brief(holes)}, which may have had no tensors"] if holes else []
+    text = f"there are no files of ranks {brief(holes)}, which may have had no tensors"
+    return [text] if holes else []

@@ -1,4 +1,4 @@
-"""Reader of untrusted JSON and TOML documents, and their validation against the schemas in this package."""
+"""Read untrusted JSON and TOML documents, and validate them against the schemas in this package."""
 
 from __future__ import annotations
 

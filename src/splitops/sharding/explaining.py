@@ -27,9 +27,9 @@ HEADING: Final = ("tensors", "shape", "axis", "sizes", "bytes", "repeats")
 
 @dataclass(frozen=True)
 class RankRow:
-    """The tensors with the same rule, type and shape, and their total bytes on each rank.
+    """A row of the table: tensors with the same rule, type and shape, and their total bytes on each rank.
 
-    If the tensors are on different ranks, ``cut`` is that of the first one.
+    If the tensors are assigned to different ranks, ``cut`` is the sharding of the first one.
     """
 
     rule: int
@@ -47,7 +47,7 @@ class RankRow:
 
     @property
     def sizes(self) -> str:
-        """The numbers and sizes of shards, such as "2 x 4 + 1 x 3", and the piece sizes of fused sections."""
+        """Text for the sizes of the shards, such as "2 x 4 + 1 x 3", and for the pieces of fused sections."""
         if self.cut.axis is None:
             return "one rank each" if self.is_assigned else "whole"
         shards = [shard for shard in self.cut.shards if shard is not None]
@@ -59,7 +59,7 @@ class RankRow:
 
     @property
     def repeats(self) -> str:
-        """How many elements of the axis several ranks store, on how many ranks, and how many are padding."""
+        """Text for repeated and padded elements. "2 of 6 on 2" means that 2 of 6 are on 2 ranks each."""
         if self.cut.axis is None:
             return "" if self.is_assigned or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
@@ -75,7 +75,7 @@ class RankRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of a table with :data:`HEADING`. The bytes are those of the largest rank."""
+        """The table cells under :data:`HEADING`. The bytes are those of the rank with the most."""
         axis = "" if self.cut.axis is None else str(self.cut.axis)
         names, kind = f"{len(self.tensors)} x {one_line(self.match, 60)}", f"{self.dtype} {self.shape}"
         return names, kind, axis, self.sizes, str(max(self.bytes)), self.repeats
@@ -144,7 +144,7 @@ def _draw_bar(canvas: Canvas, row: RankRow, rank: int, left: float, top: float) 
 
 
 def _find_ranges(row: RankRow, rank: int) -> Sequence[tuple[float, float]]:
-    """Return the ranges of a bar, from 0 to 1, that a rank stores."""
+    """Return the ranges of a bar that a rank stores, as fractions of its length."""
     if row.is_assigned:  # the bar represents the bytes of all tensors, not an axis
         total = max(1, sum(row.bytes))
         begin = sum(row.bytes[:rank]) / total

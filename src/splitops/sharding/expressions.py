@@ -25,7 +25,7 @@ _DEFAULTS: Final = {
 
 
 class Names:
-    """The names in the expressions of a plan: its variables, or else the integers of ``config.json``.
+    """Evaluates the expressions of a plan. Names are its variables or the integers of ``config.json``.
 
     Examples:
         >>> names = Names({"q": "num_attention_heads * head_dim"}, {"num_attention_heads": 4, "head_dim": 8})

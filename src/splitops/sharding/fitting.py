@@ -22,7 +22,7 @@ from splitops.sharding.tensor_sharding import (
 )
 
 _MAX_TRIED: Final = 64
-"""Largest number of ranks that is tried for a message."""
+"""Largest number of ranks that is tried for a message with possible numbers."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Padded:
         match: first glob of the rule.
         size: number of elements along the axis.
         padded: number of elements with padding.
-        pad_to: the padded size is a multiple of this.
+        pad_to: the padded size is a multiple of this number.
         planned: whether the plan sets ``pad_to``. If not, sharding fails until the rule sets it.
     """
 
@@ -67,12 +67,12 @@ class Padded:
 
 @dataclass(frozen=True)
 class RankFit:
-    """The result of sharding a checkpoint over a number of ranks by a plan.
+    """Whether and how a plan can shard a checkpoint over a number of ranks.
 
     Attributes:
         ranks: number of ranks.
         verdict: ``"fits"``; ``"repeats"`` if units such as heads are stored on several ranks; ``"pads"`` if
-            an axis is padded or must be padded; ``"impossible"``.
+            an axis is padded or must be padded; or ``"impossible"``.
         reason: why sharding fails without changes to the plan; empty if it does not fail.
         repeats: rules whose units are stored on several ranks.
         padding: rules whose axis is padded or must be padded.
@@ -95,7 +95,7 @@ class RankFit:
 
     @property
     def note(self) -> str:
-        """The details of the verdict, as text."""
+        """Details of the verdict as text: a reason, or repeated units, padding, split heads, empty ranks."""
         if self.verdict == "impossible":
             return self.reason
         planned, needed = ([each for each in self.padding if each.planned is flag] for flag in (True, False))
@@ -117,7 +117,7 @@ class RankFit:
 
 
 def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFit:
-    """Return the result of sharding tensors over ``ranks``. ``heads`` are the rules that may split heads."""
+    """Return how ``ranks`` can share tensors, or why not. ``heads`` are the rules that may split heads."""
     repeats: dict[int, Repeated] = {}
     padding: dict[tuple[int, int], Padded] = {}
     reasons: dict[int, str] = {}
@@ -151,7 +151,7 @@ def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFi
 
 
 def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
-    """Return the padding of a kind or None, how many ranks store a unit, and whether a rank stays empty."""
+    """Return the padding of a kind (or None), the ranks per unit, and whether some rank gets no elements."""
     axis_sharding, tensor = kind.axis_sharding, kind.tensor
     if axis_sharding is None:
         kind.check_place(ranks)
@@ -178,10 +178,10 @@ def _count_repeats(cut: TensorSharding) -> int:
 
 
 def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Padded]]:
-    """Return the padding that makes sharding possible, keyed by rule number. Omit rules it cannot help.
+    """Return, by rule number, the padding that makes sharding possible. Omit rules that it cannot help.
 
-    A rule has one ``pad_to`` for all tensors that it matches. Rules for axes of heads or with sections, which
-    may be heads of queries and keys, are left out, too: with padding, queries would use other keys.
+    A rule has one ``pad_to`` for all tensors that it matches. Rules for axes of heads are left out, because
+    queries would use other keys with padding. So are rules with sections, which may be such heads.
     """
     rules: dict[int, list[tuple[TensorKind, AxisSharding]]] = {}
     for kind in kinds:
@@ -212,7 +212,7 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
 
 def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
-    """Return the sharding of each kind. If it is impossible, a PlanError lists possible numbers of ranks."""
+    """Return the sharding of each kind. Raise PlanError with possible numbers of ranks if there is none."""
     cuts = []
     for kind in matches.kinds:
         try:
@@ -231,7 +231,7 @@ def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
 
 
 def suggest_padding(found: RankFit) -> str:
-    """Return the padding with which sharding works, as the end of a message; empty if there is none."""
+    """Return text to append to a message: the padding with which sharding works. Empty if there is none."""
     needed = [each for each in found.padding if not each.planned]
     if found.verdict == "impossible" or not needed:
         return ""
@@ -241,7 +241,7 @@ def suggest_padding(found: RankFit) -> str:
 def warn_of_heads(
     matches: Matches, heads: Sequence[HeadRule], ranks: int, cuts: Sequence[TensorSharding]
 ) -> list[str]:
-    """Return a warning for each rule that splits attention heads, with the numbers of ranks that do not."""
+    """Return a warning for each rule that splits attention heads. Each suggests other numbers of ranks."""
     found_rules: dict[int, HeadRule] = {}
     for each in heads:
         if each.rule.number not in found_rules and each.has_split_head(cuts[each.kind], ranks):

@@ -1,6 +1,6 @@
 """Read checkpoints that other programs have written as one set of files per rank, without a manifest.
 
-How the tensors were sharded comes from the given plan, or else from the file names, tensor names and
+How the tensors were sharded is taken from the given plan or, without one, from file names, tensor names and
 ``config.json``. The sizes of the whole tensors are computed from the plan, ``config.json`` and the parts on
 all ranks. Files are untrusted.
 """
@@ -79,7 +79,7 @@ _Solved = tuple[tuple[int, ...], TensorSharding]
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
-    """Return the rank of each tensor file in a folder of ranks, keyed by file name. Empty for other paths."""
+    """Return the rank of each tensor file in a folder of ranks, keyed by name. Empty for any other path."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}
@@ -90,7 +90,7 @@ def find_rank_files(path: Path) -> Mapping[str, int]:
             names += sorted(f"{home}/{entry.name}" for entry in (path / home).iterdir())
     for pattern in _FILES:
         found = {name: int(match[1]) for name in names if (match := re.fullmatch(pattern, name))}
-        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model
+        if found and [*found] != ["consolidated.00.safetensors"]:  # a complete model in one file
             return found
     return {}
 
@@ -107,7 +107,7 @@ def read_foreign_ranks(
 
     ``found`` is the result of :func:`find_rank_files`. ``plan`` is the one by which the files were sharded.
     None infers it from file and tensor names and from ``config.json``. Copies of an element on several ranks
-    must be equal. ``strict`` rejects a folder with other tensor files.
+    must be equal. ``strict`` rejects other tensor files, and tensors that may be missing or wrong.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())
@@ -175,9 +175,9 @@ def _read_parts(
     ranks: int,
     engine_config: Mapping[str, Any] | None,
 ) -> dict[str, list[StoredTensor | None]]:
-    """Read the part of each tensor on each rank. ``on`` has the ranks of each source.
+    """Read the part of each tensor on each rank. ``on`` lists the ranks of each source.
 
-    Files of vLLM, for which ``engine_config`` is set, have fused tensors.
+    ``engine_config`` is the configuration if the files are from vLLM, whose fused tensors are unfused.
     """
     parts: dict[str, list[StoredTensor | None]] = {}
     for number, (source, own_ranks) in enumerate(zip(sources, on, strict=True)):
@@ -186,13 +186,13 @@ def _read_parts(
             part, own = tensor.move_to_file(number), parts.setdefault(tensor.name, [None] * ranks)
             for rank in own_ranks:
                 if own[rank] is not None:
-                    raise PlanError(f"{tensor.label} is twice on rank {rank}: again in {source.name}")
+                    raise PlanError(f"{tensor.label} appears twice on rank {rank}, again in {source.name}")
                 own[rank] = part
     return parts
 
 
 def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
-    """Return whether the files of ranks are numbered from 0 on each rank. Raise PlanError for a gap."""
+    """Return whether the files of ranks are numbered. Raise PlanError if a rank lacks a number."""
     numbers: dict[int, set[int]] = {}
     for name, rank in found.items():
         if (match := re.fullmatch(f"{_ENGINE}|{_PIECES}", name)) is not None:
@@ -206,12 +206,12 @@ def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
 
 
 def _list_closing(rules: Sequence[ShardRule]) -> set[int]:
-    """Return the number of the closing rule ``*``, which may match nothing, or an empty set."""
+    """Return a set with the number of the closing rule ``*``, which may match nothing, or an empty set."""
     return {rule.number for rule in rules[-1:] if "*" in rule.match}
 
 
 def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
-    """Return warnings about missing or wrong tensors. Raise PlanError for the first if ``strict``."""
+    """Return the first 20 ``doubts`` as warnings, and a count of the rest. Raise PlanError if ``strict``."""
     if doubts and strict:
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         raise PlanError(
@@ -222,7 +222,7 @@ def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
 
 
 def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: str) -> Mapping[str, Any]:
-    """Infer the plan of the ranks from their tensor names or, with rules for ``layout``, from ``config``."""
+    """Return the plan that the tensor names imply or, if they are unknown, the auto plan for ``layout``."""
     shapes = {name: own[0].shape for name, own in parts.items() if own[0] is not None}
     matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     ranks = len(next(iter(parts.values())))
@@ -242,7 +242,7 @@ def _make_plan(config: Mapping[str, Any], parts: Mapping[str, _Parts], layout: s
 
 
 def _check_pairs(shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any], times: int) -> None:
-    """Check that each matrix of the glob ``up`` has ``times`` the inner size of its matrix of ``down``."""
+    """Check that each ``up`` matrix has ``times`` as many rows as the same layer's ``down`` has columns."""
     up, down = (known[key].rpartition("*")[2] for key in ("up", "down"))
     for name, shape in shapes.items():
         reader = name.removesuffix(up) + down
@@ -280,7 +280,7 @@ class _Solver:
         self.doubts: list[str] = []
 
     def solve(self, rule: ShardRule, parts: _Parts) -> tuple[StoredTensor, TensorSharding]:
-        """Return the unsharded tensor of ``parts``, whose place in a file is not set, and its sharding."""
+        """Return the unsharded tensor of ``parts``, without a place in a file, and its sharding."""
         first = next(part for part in parts if part is not None)
         kinds = tuple(None if part is None else (part.code, part.shape) for part in parts)
         axes = range(len(first.shape))
@@ -298,9 +298,10 @@ class _Solver:
             raise PlanError(f"{first.label}, {rule.label_for(first.name)}: {error}") from error
 
     def _check_shape(self, rule: ShardRule, first: StoredTensor, shape: Sequence[int]) -> None:
-        """Check the sizes of an unsharded tensor by ``config.json``.
+        """Check the sizes of an unsharded tensor against ``config.json``.
 
-        A plan of one's own may set other sizes with ``sections``. There is a warning if it does not.
+        If they differ, raise PlanError for an automatic plan. For the plan of a caller, add a warning, unless
+        its rule sets the size in ``sections``.
         """
         for axis, size in enumerate(shape):
             known = sorted(self._roles.find_sizes(first, axis))
@@ -357,7 +358,7 @@ class _Solver:
         repeats = "replicate" in fields or (counts == KEYS and self._automatic)
         if len(sizes) > 1 and (two or (repeats and not known)):
             raise PlanError(
-                f"ranks of sizes {brief(sizes)} may repeat units or not: set sections in the plan"
+                f"it is unknown whether ranks of sizes {brief(sizes)} repeat units: set sections in the plan"
             )
         if own.sections is None and total == size:
             self._check_sizes(
@@ -380,21 +381,26 @@ class _Solver:
         pads = counts == "vocabulary" and total > size
         advice = f". If the rest is padding, set pad_to = {total}" if pads else ""
         raise PlanError(
-            f"ranks of sizes {brief(sizes)} along axis {axis} are {total} in total, but the plan and "
+            f"the sizes {brief(sizes)} of the ranks along axis {axis} sum to {total}, but the plan and "
             f"config.json require {brief(known or [size])}{advice}"
         )
 
     def _check_padding(self, rule: ShardRule, first: StoredTensor, counts: str, total: int) -> None:
-        """Warn that padding of a vocabulary of unknown size remains, or reject a plan that pads an axis."""
+        """Reject a plan that pads an axis of unknown size, or warn that a vocabulary may stay padded."""
         if "pad_to" in rule.fields and "sections" not in rule.fields:
             raise PlanError(
-                f"the size {total} may be padded or not: set sections in the plan or the size in config.json"
+                f"it is unknown whether the size {total} includes padding: set sections in the plan, or the "
+                "size in config.json"
             )
         if self._automatic and counts == "vocabulary":
             self.warnings.append(f"{first.label}: any padding remains, as config.json has no vocab_size")
 
     def _check_sizes(self, rule: ShardRule, own: AxisSharding, sizes: list[int], *, is_known: bool) -> None:
-        """Reject unequal parts, unless the rule makes them, allows them, or ``config.json`` has their sum."""
+        """Reject parts of unequal sizes, unless the plan allows them.
+
+        A caller's plan allows sizes that its rule produces, or any sizes with ``even = false``. An automatic
+        plan allows sizes whose sum ``is_known`` from ``config.json``.
+        """
         if len({*sizes}) == 1 or rule.fields.get("even") is False or (is_known and self._automatic):
             return
         if not self._automatic and (is_known or "even" not in rule.fields):
@@ -404,7 +410,8 @@ class _Solver:
                     return
         advice = "set even = false in its rule" if not self._automatic else "write a plan with even = false"
         raise PlanError(
-            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if not, {advice}"
+            f"ranks of unequal sizes {brief(sizes)} along axis {own.axis} may be incomplete: if they are "
+            f"complete, {advice}"
         )
 
     def _list_sizes(self, rule: ShardRule, first: StoredTensor, axis: int) -> Iterator[int]:

@@ -188,7 +188,9 @@ def _plan(
         lone = (tensor for tensor in checkpoint.tensors if tensor.shape == (1,))
         scale = next((tensor for tensor in lone if fusions.group_parts([tensor.name]) != [0]), None)
         if scale is not None:
-            raise PlanError(f"{scale.label} may be the scale of a row or of all: write a plan (--plan FILE)")
+            raise PlanError(
+                f"{scale.label} may be the scale of one row or of all rows: write a plan (--plan FILE)"
+            )
     tensors: list[RebuiltTensor] = []
     counts: dict[int, tuple[int, int]] = {}
     with pause_gc():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from splitops.errors import PlanError, SplitError, brief, shown
+from splitops.errors import PlanError, SplitError, brief, count_of, shown
 from splitops.files.extents import Extent, compute_strides, invert
 from splitops.files.tensors import StoredTensor
 from splitops.sharding.boxes import iter_strided
@@ -21,7 +21,7 @@ _MAX_ENTRIES: Final = 1 << 20
 Form = tuple[Extent, ...]
 """Extents that copy a part to or from a fused tensor, with offsets from the first byte of each tensor."""
 Copied = tuple[int, Form]
-"""The index of a tensor, and the extents of its bytes."""
+"""The index of a source tensor, and the extents that copy its bytes."""
 _Part = tuple[tuple[int, ...], Form]
 
 
@@ -39,7 +39,7 @@ class FusionRule:
 
 
 class FusedGroup(NamedTuple):
-    """The fused tensor ``name``: the index of its rule, and the indices of its parts by expert and part."""
+    """A fused tensor: the index of its rule, its name, and the indices of its parts, by (expert, part)."""
 
     rule: int
     name: str
@@ -59,13 +59,13 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
         wanted = sorted(list_wildcards(rule.fused)) + (["{e}"] if rule.stack else [])
         strange = next((part for part in rule.parts if sorted(list_wildcards(part)) != sorted(wanted)), None)
         if strange is not None or len(set(wanted)) < len(wanted):
-            raise PlanError(
-                f"{name}: rule {number}: {shown(strange or rule.fused)} must have each of "
-                f"{', '.join(sorted(set(wanted))) or 'no * or braces'} once, like the fused name"
-            )
+            known = f"each of {', '.join(sorted(set(wanted)))} once" if wanted else "no * or braces"
+            wrong = shown(strange or rule.fused)
+            raise PlanError(f"{name}: rule {number}: {wrong} must have {known}, like the fused name")
         if rule.sections is not None and len(rule.sections) != len(rule.parts):
             raise PlanError(
-                f"{name}: rule {number}: {len(rule.sections)} sections for {len(rule.parts)} parts"
+                f"{name}: rule {number} has {count_of(len(rule.sections), 'section')} for "
+                f"{count_of(len(rule.parts), 'part')}"
             )
         rules.append(rule)
     if not rules:
@@ -74,10 +74,10 @@ def read_fusion_rules(document: Mapping[str, Any], name: str) -> list[FusionRule
 
 
 class Fusions:
-    """Applies the rules of a document to tensors by name, and caches results by rule, shape and type."""
+    """Applies fusion rules to tensors by name. Results are cached by rule, shape and type."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
-        """Compile rules. With ``free``, parts to fuse may have any sizes along the axis."""
+        """Compile rules. ``names`` evaluates their expressions. ``free`` allows parts of any sizes."""
         self.rules = rules
         self._names, self._free = names, free
         self._wholes = Globs(rule.fused for rule in rules)
@@ -88,7 +88,7 @@ class Fusions:
         self._known: dict[tuple[object, ...], list[_Part]] = {}
 
     def unfuse(self, tensor: StoredTensor) -> tuple[int, list[tuple[StoredTensor, Form]]] | None:
-        """Return the index of the rule that matches a fused tensor, and its parts with extents, or None."""
+        """Return the index of the rule that matches ``tensor``, and the parts with their extents, or None."""
         found = self._wholes.find(tensor.name)
         if found is None:
             return None
@@ -106,7 +106,7 @@ class Fusions:
         return number, made
 
     def group_parts(self, names: Sequence[str]) -> list[int | FusedGroup]:
-        """Group the names of parts by their fused tensor. Other names are returned as indices."""
+        """Group the names of parts by their fused tensor. A name that no rule matches becomes its index."""
         made: list[int | FusedGroup] = []
         found: dict[tuple[int, str], FusedGroup] = {}
         for index, name in enumerate(names):
@@ -136,8 +136,8 @@ class Fusions:
     ) -> tuple[StoredTensor, list[Copied]]:
         """Return the fused tensor of a group, and the extents from its parts.
 
-        The tensor has the place of its first part. Scalar parts of an expert must be equal: ``check_equal``
-        is called with the indices of two of them.
+        The tensor keeps the file and the offset of its first part. Scalar parts of an expert must be equal:
+        ``check_equal`` gets the indices of two of them, and raises an error if they differ.
         """
         rule, members = self.rules[group.rule], group.members
         experts = max(members)[0] + 1
@@ -162,9 +162,10 @@ class Fusions:
         return found[0]._replace(name=group.name, shape=shape, size=size), copied
 
     def fuse_rows(self, group: FusedGroup, rows: Sequence[StoredTensor]) -> tuple[StoredTensor, list[Copied]]:
-        """Fuse vectors like :meth:`fuse`, even if parts are missing. The returned indices are part numbers.
+        """Fuse the vectors ``rows`` like :meth:`fuse`, even if parts are missing.
 
-        A missing part has the size that the rule sets, or that of another part.
+        A missing part has the size that the rule sets, or that of another part. The returned indices are
+        part numbers.
         """
         rule = self.rules[group.rule]
         own = {part: rows[index] for (_, part), index in group.members.items()}
@@ -176,7 +177,7 @@ class Fusions:
         return self.fuse(group._replace(members={(0, part): part for part in own}), own, lambda *_: None)
 
     def has_rule(self, name: str, *, to_fused: bool) -> bool:
-        """Return whether a rule fuses, or without ``to_fused`` unfuses, the tensor ``name``."""
+        """Return whether a rule fuses (``to_fused``) or unfuses the tensor ``name``."""
         return (self._parts if to_fused else self._wholes).find_index(name) is not None
 
     def _fuse(self, rule: FusionRule, name: str, found: Sequence[StoredTensor]) -> list[_Part]:
@@ -206,7 +207,7 @@ def _concat_shapes(shapes: Sequence[tuple[int, ...]], axis: int, name: str) -> t
     rank = len(shapes[0])
     axis = axis if rank > 1 else 0
     if any(len(shape) != rank for shape in shapes) or (rank and not 0 <= axis < rank):
-        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} have no axis {axis}")
+        raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} have no common axis {axis}")
     if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
         raise PlanError(f"tensor {shown(name)}: parts of shapes {brief(shapes)} differ outside axis {axis}")
     if not rank:
@@ -227,11 +228,11 @@ def _unfuse(
         if (rule.stack and not tensor.shape) or axis >= len(block) > 0:
             raise PlanError(f"shape {brief(tensor.shape)} has too few axes")
         if rule.stack and tensor.shape[0] > _MAX_ENTRIES:
-            raise PlanError(f"more than {_MAX_ENTRIES} entries to unfuse")
+            raise PlanError(f"there are more than {_MAX_ENTRIES} entries to unfuse")
         if transpose:
             steps[-2:] = 1, block[-2]
             if math.prod(tensor.shape) // max(1, block[-1]) > _MAX_ROWS:
-                raise PlanError(f"more than {_MAX_ROWS} rows to transpose")
+                raise PlanError(f"there are more than {_MAX_ROWS} rows to transpose")
         groups = names.evaluate(rule.groups)
         sizes = _find_sizes(rule, block[axis], groups, names, sizes) if block else [1] * len(rule.parts)
         made: list[_Part] = []

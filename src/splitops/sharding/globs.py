@@ -1,4 +1,4 @@
-"""Globs for names of tensors: ``*`` is any text, ``?`` one character, ``{e}`` captures text without dots."""
+"""Globs for tensor names: ``*`` matches any text, ``?`` one character; ``{e}`` captures text without dots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Globs:
         return None if found is None else self._keys[found.lastindex or 0][0]
 
     def find(self, name: str) -> tuple[int, dict[str, str]] | None:
-        """Return the index of the matching glob, and its captures with that of its last ``*``, or None."""
+        """Return the index and the captures of the matching glob, or None. The last ``*`` is a capture."""
         found = self._pattern.match(name)
         if found is None or found.lastindex is None:
             return None

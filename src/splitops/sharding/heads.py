@@ -22,7 +22,7 @@ _HEADS: Final[Mapping[str, str]] = {
 }
 """The ``config.json`` key for the number of heads, by the last component of the module name."""
 _READERS: Final = ("o_proj", "dense", "wo")
-"""Modules whose inputs are heads. For all others, the outputs are."""
+"""Modules that read heads. The outputs of the other modules in :data:`_HEADS` are heads."""
 _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "lm_head", "classifier")
 """Modules of models like BERT whose ``dense`` belongs to attention only inside of an attention module."""
 
@@ -58,8 +58,8 @@ class HeadRule:
         size: size of this axis.
         pack: number of elements per index of the axis.
         unit: number of elements in a head.
-        alone: whether heads of zeros may be appended, after which queries still use the same keys.
-        shared: whether several query heads use one of these key heads.
+        alone: whether heads of zeros can be appended without changing which keys the queries use.
+        shared: whether these are key heads that several query heads share.
     """
 
     kind: int
@@ -83,7 +83,7 @@ class HeadRule:
         return False
 
     def format_warning(self, ranks: int) -> str:
-        """Return a sentence that warns that this rule splits heads."""
+        """Return the warning that this rule splits heads over ``ranks``, as a sentence."""
         length = self.size * self.pack
         return (
             f"{self.rule.label} splits attention heads: {length} elements over {ranks} ranks are "
@@ -125,6 +125,6 @@ def _evaluate(names: Names, name: str) -> int:
 
 
 def _find_unit(elements: int, heads: str, names: Names) -> int:
-    """Return the elements per head, including fused parts, or 1 if unknown or not a divisor of the axis."""
+    """Return the number of elements per head, including its fused parts, or 1 if it cannot be determined."""
     count, size = _evaluate(names, heads), _evaluate(names, "head_dim")
     return 1 if count < 1 or size < 1 or elements % (count * size) else elements // count

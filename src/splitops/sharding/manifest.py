@@ -1,7 +1,7 @@
-"""The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte by byte.
+"""The manifest of a folder of ranks, from which the unsharded checkpoint is restored byte for byte.
 
 It has the sharding of every tensor, but no offsets in the files of the ranks. A reader computes their layout
-again, and the files must have the computed sizes and headers.
+again, and checks that the files have the computed sizes and headers.
 """
 
 from __future__ import annotations
@@ -163,13 +163,13 @@ def _open_other(folder: DataFolder, stated: Mapping[str, Any]) -> SidecarFile:
     source = LocalFile(f"{SOURCE}/{name}", folder)
     limit = MAX_SMALL if shared else _MAX_MODEL
     if source.size > limit:
-        raise PlanError(f"{source.name} has {source.size} bytes: more than {limit} are not copied")
+        raise PlanError(f"{source.name} has {source.size} bytes, but at most {limit} are copied")
     return SidecarFile(name, source, shared)
 
 
 @contextlib.contextmanager
 def _add_name(name: str) -> Iterator[None]:
-    """Add the name of the manifest to errors in the block."""
+    """Prefix the messages of errors in the block with ``name``, that of the manifest."""
     try:
         yield
     except SplitError as error:
@@ -197,7 +197,7 @@ def _find_warnings(
 def _read_placements(document: Mapping[str, Any]) -> Placements:
     ranks = document["ranks"]
     if ranks > MAX_RANKS:
-        raise PlanError(f"{shown(ranks)} ranks: the maximum is {MAX_RANKS}")
+        raise PlanError(f"ranks = {shown(ranks)}: the maximum is {MAX_RANKS}")
     files = tuple(
         WholeFile(
             check_file_name(each["name"]),
@@ -218,7 +218,9 @@ def _read_placements(document: Mapping[str, Any]) -> Placements:
         strange = next((i for i, at in enumerate(columns[key]) if at >= count), None)
         if strange is not None:
             name = shown(columns["name"][strange])
-            raise PlanError(f"tensor {name} {what} {key} {shown(columns[key][strange])} of {count}")
+            raise PlanError(
+                f"tensor {name} {what} {key} {shown(columns[key][strange])}, but there are only {count}"
+            )
     tensors = [
         kinds[kind][0]._replace(name=name, file=file, offset=offset)
         for name, kind, file, offset in zip(*rows, strict=True)
@@ -285,7 +287,9 @@ def _check_marks(folder: DataFolder, document: Mapping[str, Any], homes: Sequenc
         if not home:
             continue
         if not (folder.path / home).is_dir():
-            raise PlanError(f"rank {rank} of {document['ranks']} is missing: no folder {shown(home)}")
+            raise PlanError(
+                f"rank {rank} of {document['ranks']} is missing: there is no folder {shown(home)}"
+            )
         found = read_inside(folder, f"{home}/{MARK}", limit=1 << 16)
         wanted = {"run": document["run"], "rank": rank, "ranks": document["ranks"]}
         if found != wanted:

@@ -47,7 +47,7 @@ _TOKENS: Final = re.compile(
 """Pattern of the names of tensors with one row per token of the vocabulary."""
 
 _VLLM_PADDING: Final = 64
-"""vLLM pads the vocabulary to a multiple of this."""
+"""vLLM itself pads the vocabulary to a multiple of this number."""
 
 
 _Place = tuple[str, ...]
@@ -68,7 +68,7 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield the path and value of each size in a configuration. Key heads default to query heads."""
+    """Yield each size in a configuration with its path. Key heads default to the number of query heads."""
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -98,7 +98,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
     """Return how many times an axis of category ``counts`` contains ``size``, or 0 if it does not fit.
 
     The axis has ``length`` indices of ``pack`` elements. The last one may be incomplete, as in the scales of
-    blocks. A size may be repeated if gate and up projections are fused, or if shared experts are one layer.
+    blocks. A size may be repeated if gate and up projections are fused, or if shared experts form one layer.
     """
     times = length * pack // size
     limit = 1 if counts != "inner" else 2 if _FUSED.search(name) else length if "shared" in name else 1
@@ -106,7 +106,7 @@ def _count_sizes(name: str, counts: str, length: int, pack: int, size: int) -> i
 
 
 def separate_sizes(matches: Matches, tensors: Sequence[StoredTensor]) -> Matches:
-    """Return matches whose kinds are divided, so that :func:`classify_axis` is the same within each kind."""
+    """Return matches with finer kinds: :func:`classify_axis` returns the same for all tensors of a kind."""
     categories = [
         tuple([classify_axis(tensor, axis) for axis in range(len(tensor.shape))]) for tensor in tensors
     ]
@@ -126,7 +126,7 @@ def pad_sizes(
     write. ``matches`` are those of :func:`separate_sizes`.
 
     Returns:
-        The new matches, and a warning for each kind that is left uneven: ``config`` lacks its size.
+        The new matches, and a warning for each kind that stays uneven because ``config`` lacks its size.
 
     Raises:
         PlanError: only some tensors of a size would be padded, sharding over ``ranks`` would mix fused parts,
@@ -156,11 +156,13 @@ def pad_sizes(
         grown, lengths = f"from {size} to {padded}", {size}
         if counts == "inner" and has_shared_offset(config):
             label = kinds[members[0][0]].tensor.label
-            raise PlanError(f"{label} cannot be padded {grown}: weights with an offset have a single scale")
+            raise PlanError(
+                f"{label} cannot be padded {grown}: with an offset and a single scale, zeros change"
+            )
         for number, own, times in members:
             fused = times > 1 and _FUSED.search(kinds[number].tensor.name) is not None
             if fused and ranks > 1:
-                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Write"
+                what = f"{times} fused parts cannot be padded {grown}: the rule shards them as one. Set"
                 what += " sections in a plan, or pad a whole model: --ranks 1 --pad-for N (pad_for=N)"
                 raise PlanError(kinds[number].add_context(what))
             lengths.add(size * times * len(own.sections or (0,)))
@@ -189,10 +191,10 @@ def pad_sizes(
 
 
 def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
-    """Return whether an equal size of category ``counts`` is that of the tensors ``names``, not by chance.
+    """Return whether an axis of ``kind`` has the same size as tensors ``names`` by design, not by chance.
 
-    A rule with hf = "replicate" declares that a size is another one. It cannot declare this for all tensors
-    ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
+    ``counts`` is the category of the size. A rule with hf = "replicate" declares that it is another size, but
+    not for all tensors ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
     """
     if kind.axis_sharding is not None or "hf" not in kind.rule.fields or "*" in kind.rule.match:
         return True
@@ -203,7 +205,7 @@ def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
 
 
 def _find_layers(name: str) -> str:
-    """Return the part of a tensor's name before its first number or, without a number, its parent module."""
+    """Return a tensor's name up to its first number or, without a number, up to the parent of its module."""
     parts = name.split(".")
     first = next((at for at, part in enumerate(parts) if part.isdigit()), max(0, len(parts) - 2))
     return ".".join(parts[:first])
@@ -226,10 +228,10 @@ def _is_left(
     quantised: bool,
     is_sized: bool = False,
 ) -> bool:
-    """Return whether a tensor that is not padded has an axis of ``size``, which is padded for ``names``.
+    """Return whether an unpadded tensor has an axis of ``size`` that must become ``padded``, as in ``names``.
 
-    Inner sizes that are also ``hidden`` sizes do not count. With ``is_sized``, nor does the sharded axis: it
-    has another size of the configuration.
+    Inner sizes that are also ``hidden`` sizes do not count. Nor does the sharded axis if ``is_sized``: it has
+    another size of the configuration. The axes of ``quantised`` weights may be in words or groups.
     """
     tensor, own = kind.tensor, kind.axis_sharding
     if own is None and not _is_replicated(kind):
@@ -247,7 +249,7 @@ def _is_left(
         ):
             continue
         same = category == counts and _count_sizes(tensor.name, counts, length, pack, size) > 0
-        if own is None and category == counts and quantised:  # words or groups
+        if own is None and category == counts and quantised:  # the axis may count words or groups
             same |= length > 1 and size % length == 0
         if same and _has_size_of(kind, counts, names):
             return True
@@ -261,8 +263,7 @@ def _pad_replicated(
 ) -> AxisSharding | None:
     """Return how a replicated tensor is padded, or None unless exactly one axis certainly has ``size``.
 
-    Such axes are those of the vocabulary, and those of shared experts that no rule shards and that are not
-    ``hidden`` sizes, too.
+    Such an axis has the vocabulary size, or the inner size of shared experts unless it is also ``hidden``.
     """
     if counts == "inner" and "shared" not in tensor.name:
         return None
@@ -285,10 +286,7 @@ def _pad_replicated(
 def _find_size(
     tensor: StoredTensor, own: AxisSharding, counts: str, sizes: Mapping[_Place, int]
 ) -> tuple[int, int]:
-    """Return the size in a configuration that an axis consists of, and how often each section contains it.
-
-    Both are 0 if the configuration has no such size.
-    """
+    """Return the configured size that makes up an axis and its count per section, or zeros without one."""
     length, parts = tensor.shape[own.axis], len(own.sections or (0,))
     found = [
         (times, size)

@@ -53,7 +53,8 @@ def copy_extents(
 ) -> Extents:
     """Return the extents that copy tensors ``sources`` to offsets ``places`` in the files ``target``.
 
-    ``form`` is the kind of each tensor. ``forms`` lists the extents of each kind, from and to offset 0.
+    ``form`` is the number of each tensor's kind. ``forms`` lists the extents of each kind, with
+    offsets from the start of a tensor.
     """
     counts = np.array([len(each) for each in forms], np.int64)
     rows = counts[form]
@@ -69,7 +70,7 @@ def copy_extents(
 class Placements:
     """The unsharded files and tensors of a checkpoint, and the sharding of each tensor.
 
-    With a ``group_size``, padded rows of ``g_idx`` belong to new groups of this size. Other padding is zeros.
+    With a ``group_size`` (of GPTQ), padded rows in ``g_idx`` form new groups. All other padding is zeros.
     """
 
     ranks: int
@@ -80,7 +81,7 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The number of each tensor's kind (type, shape and sharding), and one tensor of each kind."""
+        """The number of each tensor's kind (type, shape and sharding), and the first tensor of each kind."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
@@ -93,14 +94,14 @@ class Placements:
         ]
 
     def find_members(self, kinds: Iterable[bool]) -> list[Table]:
-        """Return the indices of the tensors of the selected kinds, for each file."""
+        """Return, for each file, the indices of its tensors whose kind is selected by a flag in ``kinds``."""
         some, file = np.array([*kinds, False])[self.kinds[0]], locate_tensors(self.tensors)[:, 0]
         return [np.flatnonzero(some & (file == number)) for number in range(len(self.files))]
 
     def number_groups(self, rank: int, members: Table, places: Table) -> tuple[tuple[int, bytes], ...]:
-        """Return the groups of padded rows in tensors ``members`` of a rank's file, with their offsets in it.
+        """Return the group numbers of padded rows, as bytes with their offsets in a file of a rank.
 
-        ``places`` are the offsets of the tensors.
+        ``members`` are the indices of the tensors in this file, ``places`` their offsets.
         """
         if not self.group_size:
             return ()
@@ -123,7 +124,7 @@ class Placements:
         return tuple(sorted(found))
 
     def sum_rank_bytes(self, members: Iterable[int] | None = None) -> tuple[int, ...]:
-        """Return the bytes on each rank, with padding, of the tensors with indices ``members``, or of all."""
+        """Return the bytes on each rank, with padding, of all tensors or only of the indices ``members``."""
         numbers, kinds = self.kinds
         some = numbers if members is None else numbers[[*members]]
         total = [0] * self.ranks
@@ -150,7 +151,7 @@ def make_rank_tensor(tensor: StoredTensor, cut: TensorSharding, rank: int) -> St
 
 
 def rename(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[StoredTensor]:
-    """Return tensors with other names."""
+    """Return copies of ``tensors`` that have ``names`` instead of their own names."""
     new = tuple.__new__  # faster than _replace
     return [new(StoredTensor, (name, *tensor[1:])) for tensor, name in zip(tensors, names, strict=True)]
 
@@ -177,7 +178,7 @@ def check_cut(cut: TensorSharding, shape: tuple[int, ...], ranks: int) -> None:
     if largest >= 1 << 63:
         raise PlanError(f"a shard of size {shown(largest)} exceeds 63 bits")
     if any(piece.size < 1 for shard in held for piece in shard.pieces):
-        raise PlanError("pieces of a cut overlap or are empty")
+        raise PlanError("a piece of a cut is empty")
     pieces = [piece for _, piece in cut.holders if piece is not None]
     try:
         for shard in held:

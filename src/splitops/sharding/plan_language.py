@@ -1,4 +1,4 @@
-"""The language of shard plans: rules that decide, by the names of tensors, how they are sharded."""
+"""The language of shard plans: rules that match tensors by name and set how they are sharded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_AXES = ("sections", "unit", "groups", "pad_to", "pack", "group_size", "even"
 
 @dataclass(frozen=True)
 class ShardRule:
-    """A rule of a plan: its number from 1, its globs, and its other fields."""
+    """A rule of a shard plan: its number (from 1), its globs for tensor names, and its other fields."""
 
     number: int
     match: tuple[str, ...]
@@ -37,11 +37,11 @@ class ShardRule:
 
     @property
     def label(self) -> str:
-        """The name of the rule in messages."""
+        """Name of the rule in messages: its number and its first glob."""
         return f"rule {self.number} ({shown(self.match[0])})"
 
     def label_for(self, name: str) -> str:
-        """Return the name of the rule in messages about a tensor: with the glob that matches it."""
+        """Return the name of the rule in messages about the tensor ``name``. It shows the matching glob."""
         glob = next((glob for glob in self.match if match_glob(glob, name) is not None), self.match[0])
         return f"rule {self.number} ({shown(glob)})"
 
@@ -68,7 +68,7 @@ def read_shard_rules(document: Mapping[str, Any], name: str = "the plan") -> lis
 
 
 def _check_fields(rule: ShardRule) -> None:
-    """Check that the fields of a rule are complete and do not exclude each other."""
+    """Check that the fields of a rule are complete and valid, and do not conflict."""
     if not rule.match:
         raise PlanError("match is empty")
     Globs(rule.match)
@@ -78,17 +78,17 @@ def _check_fields(rule: ShardRule) -> None:
     for one, others in (("place", ("axis", "hf", "replicate", *_OF_AXES)), ("hf", ("axis", "sections"))):
         clash = next((other for other in others if other in says), None)
         if one in says and clash is not None:
-            raise PlanError(f"{one} and {clash} exclude each other")
+            raise PlanError(f"{one} and {clash} cannot be combined")
     of_axes = next((key for key in _OF_AXES if key in says), None)
     if of_axes is not None and not ("axis" in says or "hf" in says):
-        raise PlanError(f"{of_axes} requires an axis")
+        raise PlanError(f"{of_axes} requires an axis: set axis or hf")
     words = read_table("tp_styles.toml")
     if says.get("hf", "replicate") not in words:
         raise PlanError(f"unknown hf = {shown(says['hf'])}: use one of {', '.join(words)}")
     if "unit" in says and "groups" in says:
-        raise PlanError("unit and groups exclude each other")
+        raise PlanError("unit and groups cannot be combined")
     if not rule.cuts and says["replicate"] is not True:
-        raise PlanError(f"replicate = {shown(says['replicate'])} requires an axis")
+        raise PlanError(f"replicate = {shown(says['replicate'])} requires an axis: set axis or hf")
     named = says.get("place")
     if isinstance(named, str) and not all(f"{{{named}}}" in list_wildcards(glob) for glob in rule.match):
         raise PlanError(f"place = {shown(named)} is not captured by match: use {{{named}}} in each glob")
@@ -99,11 +99,12 @@ class TensorKind:
     """Tensors that a plan shards in the same way.
 
     Attributes:
-        tensor: the first of them.
+        tensor: the first of these tensors.
         rule: the rule that matches them.
         axis_sharding: how their axis is sharded, or None if ranks store the complete tensor.
-        captured: the text of the capture that the rule's ``place`` names, or None.
-        count: number of entries to assign to ranks by this capture; 0 if there is none.
+        captured: text that the rule's ``place`` captures in the tensor names, or None.
+        count: number of entries, such as experts, that ``place`` distributes over ranks: the largest captured
+            number plus 1, or 0 without captured numbers.
     """
 
     tensor: StoredTensor
@@ -113,7 +114,7 @@ class TensorKind:
     count: int
 
     def cut(self, ranks: int) -> TensorSharding:
-        """Return their sharding over a number of ranks.
+        """Return the sharding of these tensors over ``ranks`` ranks.
 
         Raises:
             PlanError: they cannot be sharded over this number of ranks.
@@ -131,7 +132,7 @@ class TensorKind:
             _read_place(self.rule.fields["place"], self.captured, ranks)
 
     def add_context(self, message: str) -> str:
-        """Return a message with the names of the tensor and the rule."""
+        """Prefix a message with the names of the tensor and the rule."""
         return f"{self.tensor.label}, {self.rule.label_for(self.tensor.name)}: {message}"
 
 
@@ -141,8 +142,8 @@ class Matches:
 
     Attributes:
         rules: rule of each tensor.
-        numbers: index of each tensor's kind.
-        kinds: kinds, in the order of their first tensors.
+        numbers: index into ``kinds`` for each tensor.
+        kinds: the distinct kinds, in the order of their first tensors.
     """
 
     rules: tuple[ShardRule, ...]
@@ -166,7 +167,7 @@ def assign_rules(
 def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], names: Names) -> Matches:
     """Find the rule and the kind of each tensor. ``names`` evaluates the expressions in rules."""
     globs, chosen = assign_rules(rules, tensors)
-    texts: list[str | None] = [None] * len(tensors)  # the capture that `place` names
+    texts: list[str | None] = [None] * len(tensors)  # the text that `place` captures
     counts: Counter[int] = Counter()
     placing = {rule.number: rule.fields["place"] for rule in rules if "place" in rule.fields}
     for index, rule in enumerate(chosen if placing else ()):
@@ -192,13 +193,13 @@ def _is_number(text: str) -> bool:
 
 
 def _read_place(named: int | str, text: str | None, ranks: int) -> int:
-    """Return the number in a ``place``: a rank, which must exist, or the number in the captured ``text``."""
+    """Return the number that ``place`` sets: an existing rank, or the number in the captured ``text``."""
     if isinstance(named, int):
         if named >= ranks:
             raise PlanError(f"place = {shown(named)} is out of range for {ranks} ranks")
         return named
     if text is None or not _is_number(text):
-        raise PlanError(f"place = {shown(named)} is {shown(text)} here, not a number")
+        raise PlanError(f"place = {shown(named)} captures {shown(text)}, which is not a number")
     return int(text)
 
 

@@ -43,11 +43,11 @@ class Runnable:
     """Base class of plans that write a folder."""
 
     def plan_files(self, out: AnyPath) -> FilePlan:
-        """Return the plan of the files in the folder ``out``: which bytes are copied to which place."""
+        """Return the plan of the files in the folder ``out``: which bytes are copied where."""
         raise NotImplementedError
 
     def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
-        """Return the files and sizes that :meth:`run` would write, without writing."""
+        """Return the files and sizes that :meth:`run` would write, without writing them."""
         return self.plan_files(out).dry_run(memory=memory)
 
     def run(self, out: AnyPath, **options: Unpack[RunOptions]) -> Report:
@@ -159,12 +159,12 @@ def open_checkpoint(
 
 
 def _remove_mark(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint without the mark of a rank. Raise PlanError if it is one of several ranks."""
+    """Return a checkpoint without the ``rank.json`` of a rank. Raise PlanError if there are other ranks."""
     found = next(
         (each for each in checkpoint.others if each.name == MARK and each.source.size < 1 << 16), None
     )
     mark = None
-    with contextlib.suppress(PlanError):  # another file of this name
+    with contextlib.suppress(PlanError):  # an unrelated file with this name
         mark = found and parse(found.source.read(0, found.source.size), found.source.name)
     if not isinstance(mark, dict) or mark.keys() != {"run", "rank", "ranks"}:
         return checkpoint
@@ -172,7 +172,7 @@ def _remove_mark(checkpoint: Checkpoint) -> Checkpoint:
         what = (
             f"{checkpoint.name} is rank {shown(mark['rank'])} of {shown(mark['ranks'])}, not a complete model"
         )
-        raise PlanError(f"{what}: name the folder of all ranks (splitops reshard or merge)")
+        raise PlanError(f"{what}: pass the folder of all ranks (splitops reshard or merge)")
     warning = f"{shown(MARK)} is not copied: it marks the only rank of an earlier run"
     others = tuple(each for each in checkpoint.others if each is not found)
     return replace(checkpoint, others=others, warnings=(*checkpoint.warnings, warning))
@@ -314,7 +314,7 @@ def _check_ranks(numbers: Sequence[int]) -> None:
 
 
 class _Matched(NamedTuple):
-    """A checkpoint, a plan, and the matches of its rules. ``unnamed`` is from :func:`_find_unmatched`."""
+    """A checkpoint, a plan, and the matches of its rules. :func:`_find_unmatched` returns ``unnamed``."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -330,7 +330,7 @@ class _Matched(NamedTuple):
         return pad_sizes(self.matches, self.checkpoint.config, pad_for, ranks)
 
     def fit(self, ranks: int, *, pad: bool) -> RankFit:
-        """Return the result of sharding over a number of ranks."""
+        """Return whether and how the plan fits a number of ranks, for which ``pad`` pads sizes first."""
         try:
             matches, _ = self.pad(ranks, ranks if pad else None)
         except PlanError as error:
@@ -391,9 +391,9 @@ def _read_plan(plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple
 def _find_unmatched(
     rules: Sequence[ShardRule], matched: Sequence[ShardRule], tensors: Sequence[StoredTensor]
 ) -> str:
-    """List the tensors of rank 2 or more that only a closing rule ``*`` matches and replicates, as text.
+    """Return text that lists the tensors of rank 2 or more that only a closing rule ``*`` replicates.
 
-    Raise PlanError if none of several other rules matches a tensor.
+    Raise PlanError if there are other rules, but none of them matches a tensor.
     """
     last = rules[-1] if rules else None
     if last is None or "*" not in last.match or last.cuts:
@@ -422,7 +422,7 @@ def merge(
     Args:
         path: a folder of ranks with or without a manifest, or a distributed checkpoint of PyTorch.
         plan: rules by which ranks without a manifest were sharded, as in :func:`plan`. None and ``"auto"``
-            are those of the program that wrote them.
+            select those of the program that wrote the ranks.
         like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part, and
             ranks without a manifest into files of at most 5 GiB.
         allow_links: as in :func:`plan`.
@@ -441,7 +441,7 @@ def merge(
 
 
 def check_ranks(path: AnyPath) -> None:
-    """Check that a path is a folder of ranks. The PlanError names the command to use instead."""
+    """Check that a path is a folder of ranks. If not, the PlanError suggests another command."""
     reject_pickled(Path(path))
     if not is_rank_folder(Path(path)):
         usage = f"To shard a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, name "

@@ -23,7 +23,7 @@ _SINGLE: Final = (
     *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
     *("input_zero_point", "output_scale", "k_scale", "v_scale"),
 )
-"""Tensors of a module that apply to its complete weight."""
+"""Names of the tensors that apply to the complete weight of a module, so that every rank needs them."""
 
 
 def iter_module_rules(
@@ -50,7 +50,7 @@ def iter_module_rules(
 
 
 def _iter_rules(out: bool, kind: str, values: _Values, names: Sequence[str]) -> Iterator[RuleDocument]:
-    """Yield the rules of storage ``kind`` ("" has none) for outputs or inputs, with ``values`` filled in."""
+    """Yield the rules of a kind of storage for sharded outputs (``out``) or inputs. Fill in ``values``."""
     if not kind:
         return
     stored = read_table("quantised.toml")[kind]
@@ -74,7 +74,7 @@ def _read_number(stated: _Stated, key: str, *, minimum: int = 1) -> int:
 
 
 def _read_packing(stated: _Stated) -> _Values:
-    """Return the elements per 32-bit word, and those per group, or 0 if a group is a complete column."""
+    """Return the numbers of elements per 32-bit word and per group (0 if a group is a complete column)."""
     bits = _read_number(stated, "bits")
     if bits not in (2, 4, 8):
         raise PlanError(f"unsupported bits = {bits}: write a plan")
@@ -148,7 +148,7 @@ def _get_scheme(stated: _Stated) -> _Stated:
     groups = stated.get("config_groups")
     found = [each.get("weights") for each in groups.values()] if isinstance(groups, dict) else []
     if not found or not isinstance(found[0], dict) or any(each != found[0] for each in found):
-        raise PlanError(f"config_groups has {len(found)} schemes for weights, not one: write a plan")
+        raise PlanError("config_groups must have exactly one scheme for weights: write a plan")
     return found[0]
 
 
@@ -163,7 +163,7 @@ def has_shared_offset(config: Mapping[str, Any]) -> bool:
 
 
 def find_group_size(config: Mapping[str, Any]) -> int:
-    """Return the rows of each group of GPTQ, or 0 if groups are not consecutive rows."""
+    """Return the number of rows per group of a GPTQ model, or 0 without groups of consecutive rows."""
     stated = config.get("quantization_config")
     if not isinstance(stated, dict) or stated.get("quant_method") != "gptq" or stated.get("desc_act"):
         return 0

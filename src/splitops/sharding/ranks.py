@@ -40,7 +40,7 @@ class RankTensor(LazyTensor):
         """Return a read-only view of the mapped file.
 
         Raises:
-            FileError: NumPy has no dtype for its elements.
+            FileError: NumPy has no dtype for the elements.
         """
         dtype, count = self.stored.dtype, self.size
         if dtype is None:
@@ -119,8 +119,8 @@ def rank(path: str | os.PathLike[str], number: int, *, allow_links: bool = False
         allow_links: whether links may lead out of the folder.
 
     Returns:
-        A mapping of names to memory-mapped tensors. ``numpy()`` returns a read-only view, and
-        ``torch()`` returns a tensor.
+        A mapping of names to memory-mapped tensors. ``numpy()`` of a tensor returns a read-only view, and
+        ``torch()`` returns a PyTorch tensor.
 
     Raises:
         PlanError: there is no such rank.

@@ -1,4 +1,4 @@
-"""The sizes that ``config.json`` implies for the known tensors of decoders, and the tensors of a layer."""
+"""Known tensors of decoders: the sizes that ``config.json`` implies, and signs of missing tensors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ROLES: Final = tuple(
         (r"layers\.\d+\.(?:mlp\.(?:down_proj|linear_fc2|dense_4h_to_h)|feed_forward\.w2)", "hidden inner"),
     )
 )
-"""Patterns of module names, with the size of each axis of the weight, a key of :class:`Roles`."""
+"""Patterns of module names, with the name of the size of each axis of the weight in :class:`Roles`."""
 _COMPLETE: Final = tuple(
     each.split()
     for each in (
@@ -66,18 +66,18 @@ _COMPLETE: Final = tuple(
         "feed_forward.w1 feed_forward.w2 feed_forward.w3",
     )
 )
-"""Modules of a layer that belong together."""
+"""Groups of modules that a layer usually has together."""
 _OUTSIDE: Final = {
     "embeddings": re.compile(r"embed|wte"),
     "final norm": re.compile(r"(^|[._])(norm|ln_f|layernorm|layer_norm|final_norm)\.(weight|bias)$"),
 }
-"""Patterns of the names of tensors outside of layers that each decoder has."""
+"""Patterns of the names of tensors that each decoder has outside of its layers."""
 _VARIABLE: Final = re.compile(r"heads|attention_other|intermediate|block_config|ffn")
-"""Keys of sizes that differ between layers if the value is a list or an object."""
+"""Pattern of keys for sizes that differ between layers if the value is a list or an object."""
 
 
 class Roles:
-    """The sizes that ``config.json`` implies. A size is a set if the model has several kinds of layers."""
+    """The sizes that ``config.json`` implies, as sets, since a model may have several kinds of layers."""
 
     def __init__(self, config: Mapping[str, Any], names: Names) -> None:
         sizes = [(place[-1], size) for place, size in iter_sizes(config)]
@@ -113,7 +113,7 @@ class Roles:
         }
 
     def find_sizes(self, tensor: StoredTensor, axis: int) -> Collection[int]:
-        """Return the sizes that an axis of an unsharded tensor may have, or nothing if this is unknown."""
+        """Return the sizes that an axis of an unsharded tensor may have. Empty if they are unknown."""
         if not tensor.code.startswith(("F", "BF")) or "_" in tensor.code:  # packed or quantised
             return ()
         axes = _find_axes(_NUMBER.sub(".0.", tensor.name))
@@ -122,7 +122,7 @@ class Roles:
 
 @lru_cache(maxsize=4096)
 def _find_axes(name: str) -> tuple[str, ...]:
-    """Return the size of each axis of a known tensor, as a key of :class:`Roles`. Empty if it is unknown."""
+    """Return the names that :class:`Roles` uses for the sizes of a tensor. Empty if the tensor is unknown."""
     module, _, leaf = name.rpartition(".")
     if leaf.startswith("layer_norm_"):
         module = f"{module}.layer_norm"
@@ -132,7 +132,7 @@ def _find_axes(name: str) -> tuple[str, ...]:
 
 
 def find_missing(names: Collection[str], config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each kind of tensors that a decoder lacks, judging by its other tensors."""
+    """Yield messages about tensors that a decoder seems to lack, given its tensor names and ``config``."""
     stacks: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for name in names:
         if (match := _LAYER.fullmatch(name)) is not None and len(match[2]) < 10:
@@ -155,7 +155,7 @@ def find_missing(names: Collection[str], config: Mapping[str, Any]) -> Iterator[
             for group in _COMPLETE:
                 lacks = [each for each in group if each not in modules]
                 others = [each for each in group if each in modules]
-                is_other = "gate" in "".join(lacks) and len(lacks) == 1  # a layer without a gate
+                is_other = "gate" in "".join(lacks) and len(lacks) == 1  # the MLP has no gate
                 shared = others == ["self_attn.o_proj"] or others == ["mlp.down_proj"]
                 if lacks and others and not (is_other or shared or (latent and "self_attn" in group[0])):
                     yield f"{label} {shown(lacks[0])}, although it has {shown(others[0])}"

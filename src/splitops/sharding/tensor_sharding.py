@@ -1,7 +1,7 @@
-"""How a tensor is sharded over ranks: data types, and the arithmetic that computes them.
+"""How tensors are sharded over ranks: data types, and the arithmetic that divides an axis.
 
-An axis is divided over N ranks by the rule of Split-18 with ``num_outputs`` = N (as ``torch.chunk`` does),
-and fused sections by the rule of VariadicSplit.
+An axis is divided over N ranks by the rule of Split-18 with ``num_outputs`` = N, like ``torch.chunk``. Fused
+sections of an axis are separated by the rule of VariadicSplit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RanksError(PlanError):
 
 
 def format_possible_ranks(good: Sequence[int], length: int = 0) -> str:
-    """Return advice with the possible numbers of ranks and, given ``length``, the elements on each rank.
+    """Format the possible numbers of ranks as advice. Given ``length``, add the number of elements on each.
 
     Examples:
         >>> format_possible_ranks([1, 2], 8)
@@ -66,9 +66,9 @@ class Shard:
     """The part of a tensor on one rank.
 
     Attributes:
-        size: size of the rank's tensor along the sharded axis, including padding after its last elements,
-            or after those of each section. 0 if the tensor is not sharded.
-        pieces: ranges of the unsharded tensor, in the order of the rank's tensor.
+        size: size of the rank's tensor along the sharded axis, including padding at its end or at the end
+            of each section. 0 if the tensor is not sharded.
+        pieces: ranges of the unsharded tensor, in the order in which the rank stores them.
     """
 
     size: int = 0
@@ -98,7 +98,7 @@ class TensorSharding:
 
     @property
     def holders(self) -> tuple[tuple[int, Piece | None], ...]:
-        """The first rank of each distinct piece, and the piece, which is None for a complete tensor."""
+        """Each distinct piece, preceded by the first rank that stores it. None is the complete tensor."""
         if self.axis is None:
             return ((next(rank for rank, shard in enumerate(self.shards) if shard is not None), None),)
         first: dict[tuple[int, int], tuple[int, Piece]] = {}
@@ -115,7 +115,7 @@ def replicate(ranks: int) -> TensorSharding:
 
 @lru_cache(maxsize=4096)
 def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
-    """Return the sharding that stores a tensor on the rank that gets entry ``index`` of ``count`` entries.
+    """Return the sharding of a tensor on one rank: the one that gets entry ``index`` of ``count`` entries.
 
     Examples:
         >>> [assign_to_rank(i, 5, 2).shards.index(Shard()) for i in range(5)]
@@ -130,7 +130,7 @@ def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
 class AxisSharding:
     """The rule by which an axis is sharded, as documented in ``plan.schema.json``.
 
-    All numbers are elements; ``pack`` elements share an index of the axis. There is one section if
+    All numbers count elements, and each index of the axis holds ``pack`` of them. There is one section if
     ``sections`` is None. ``replicate`` has the indices of sections whose units repeat if there are more ranks
     than units. Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
@@ -145,13 +145,13 @@ class AxisSharding:
 
     @property
     def is_simple(self) -> bool:
-        """Whether the axis can be sharded over any number of ranks."""
+        """Whether the axis is a single section that any number of ranks can share."""
         return self.unit == self.pack == 1 and self.sections is None and not (self.replicate or self.even)
 
 
 @lru_cache(maxsize=4096)
 def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorSharding:
-    """Shard an axis of ``size`` indices over a number of ranks.
+    """Shard an axis of ``size`` indices over ``ranks``. Raise PlanError if that is not possible.
 
     Examples:
         >>> cut = shard_axis(AxisSharding(0, sections=(4, 2), unit=2, replicate=frozenset({1})), 6, 2)
@@ -186,12 +186,15 @@ def shard_axis(axis_sharding: AxisSharding, size: int, ranks: int) -> TensorShar
 def _divide_section(
     axis_sharding: AxisSharding, length: int, ranks: int, *, repeats: bool
 ) -> list[tuple[int, int]]:
-    """Return the offset and the size of each rank's part of a section."""
+    """Return the offset and the size of each rank's part of a section.
+
+    With ``repeats``, several ranks get the same unit if there are fewer units than ranks.
+    """
     unit = axis_sharding.unit
     if repeats:
         if length % unit or not length:
             raise PlanError(
-                f"{length} elements are not a multiple of {unit}, so that units of {unit} cannot repeat"
+                f"units of {unit} cannot be repeated: {length} elements are not a positive multiple of {unit}"
             )
         units = length // unit
         if units < ranks and ranks % units == 0:
@@ -199,8 +202,8 @@ def _divide_section(
             return [(rank // each * unit, unit) for rank in range(ranks)]
         if units % ranks:
             good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
-            what = f"{units} units of {unit} cannot repeat on {ranks} ranks: neither number divides the other"
-            raise RanksError(what, good)
+            what = f"{units} units of {unit} cannot be repeated on {ranks} ranks"
+            raise RanksError(f"{what}, as neither number divides the other", good)
     plan = _divide(length, ranks, even=axis_sharding.even)
     through = math.lcm(unit, axis_sharding.pack)
     for end in (offset + count for offset, count in zip(plan.offsets, plan.sizes, strict=True)):
@@ -230,7 +233,7 @@ def _pack(piece: Piece, pack: int) -> Piece:
 
 
 def _divide(size: int, ranks: int, *, even: bool) -> SplitPlan:
-    """Divide a size over ranks by the rule of Split-18 or, if ``even``, of OpenVINO's Split."""
+    """Divide ``size`` by the rule of Split-18 or, if ``even``, of OpenVINO's Split (without a remainder)."""
     if even:
         return _plan_split("Split", size, domain="openvino", num_splits=ranks)
     return _plan_split("Split", size, num_outputs=ranks)

@@ -21,7 +21,7 @@ _FOLLOWING: Final = (
     (_LAST, frozenset({Rule.OPERATOR_VERSION})),  # a removed attribute may have set the lengths
     (_LAST, _NUMBERS),  # a sum without one of its lengths means nothing
 )
-"""Pairs of sets of rules: after a broken rule of the second set, rules of the first are not reported."""
+"""Pairs of sets of rules. Once a rule of the second set is broken, those of the first are not reported."""
 _TYPES: Final = frozenset({Rule.TYPE_UNSUPPORTED, Rule.LENGTHS_DTYPE, Rule.AXIS_DTYPE})
 
 
@@ -65,7 +65,7 @@ class _Arguments:
     where: Where | None
 
     def iter_faults(self, before: frozenset[Rule]) -> Iterator[SplitError]:
-        """Yield the remaining faults. The rules ``before`` were found to be broken already."""
+        """Yield the remaining faults. ``before`` are the rules that were already found to be broken."""
         try:
             infer_binding(
                 bind(self.schema, self.attributes, self.inputs, outputs=self.outputs, where=self.where)
@@ -82,7 +82,7 @@ class _Arguments:
             yield error
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
-        """Yield the arguments without the cause of an error, once for each of the arguments that conflict."""
+        """Yield the arguments without the cause of an error. If several conflict, leave out one at a time."""
         attribute, input_ = error.where.attribute, error.where.input
         match error.rule:
             case Rule.LENGTHS_CONFLICT:
@@ -139,7 +139,7 @@ class _Arguments:
         return replace(self, inputs=inputs)
 
     def _hide_invalid_lengths(self, source: ValueSource, error: RuleError) -> Fact:
-        """Return the facts about lengths, in which those that break the rule of ``error`` are unknown."""
+        """Return the facts about lengths, after making those unknown that break the rule of ``error``."""
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
             return replace(fact, value=None)

@@ -27,9 +27,9 @@ class Inference:
 
     Attributes:
         data: shape of the data, narrowed to valid sizes; None if the rank is unknown.
-        parts: shape of each part, in order; None if the number of parts is unknown, or the operator returns a
-            sequence.
-        element: common shape of all parts of a sequence; None if the rank is unknown, or the operator does
+        parts: shape of each part, in order, with None for unknown ranks; None if the number of parts is
+            unknown, or the operator returns a sequence.
+        element: common shape of all parts of a sequence; None if its rank is unknown, or the operator does
             not return a sequence.
         count: number of parts.
     """
@@ -81,7 +81,7 @@ def _join(shapes: Iterable[Shape]) -> Shape:
 
 
 def _find_axes(binding: Binding) -> tuple[int, ...]:
-    """Return the possible split axes: the known one, or all of valid size; empty if the rank is unknown."""
+    """Return the possible split axes: the known one, or all of a valid size; empty if the rank is unknown."""
     shape = binding.data.shape
     if shape is None:
         return ()
@@ -94,14 +94,14 @@ def _find_axes(binding: Binding) -> tuple[int, ...]:
 
 
 def _find_min_division(binding: Binding) -> Division | None:
-    """Return a division that accepts every valid size of the axis, or None if nothing is known."""
+    """Return a division that accepts every valid size of the axis, or None if the lengths are unknown."""
     if binding.division is not None or binding.lengths is None:
         return binding.division
     return merge_unknown_lengths(binding.lengths)
 
 
 def _tighten(binding: Binding, axes: tuple[int, ...]) -> Shape | None:
-    """Return the shape of the data. If only one axis may be split, it is narrowed to the valid sizes."""
+    """Return the shape of the data. If only one axis may be split, that axis is narrowed to valid sizes."""
     shape, least = binding.data.shape, _find_min_division(binding)
     if shape is None or least is None or len(axes) != 1:
         return shape

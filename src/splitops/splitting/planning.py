@@ -12,7 +12,7 @@ from splitops.spec.operators.schemas import OperatorSchema
 from splitops.spec.sizes.arithmetic import Division, compute_part_sizes, count_parts
 
 MAX_PARTS: Final = 1 << 24
-"""Maximum number of parts of one split. More raise ``parts.count``, so that memory is not exhausted."""
+"""Maximum number of parts of one split. Larger numbers raise ``parts.count``, to limit memory use."""
 
 
 @record
@@ -64,5 +64,5 @@ def plan_request(request: SplitRequest) -> Plan:
 
 def make_parts_error(schema: OperatorSchema, asked: str, count: int, where: Where) -> RuleError:
     """Make the error for a split into more than :data:`MAX_PARTS` parts."""
-    most = f"at most {MAX_PARTS} parts are made at once"
+    most = f"at most {MAX_PARTS} parts are allowed"
     return rule_error(str(schema), Rule.PARTS_COUNT, asked, most, where=where, count=count)

@@ -22,8 +22,8 @@ Describe the array library, and inherit the suite in a test module::
             return MyLibrary()
 
 The suite tests everything that the backend's ``capabilities`` declare. If ``out=`` is not declared, it must
-be rejected.
-A backend fails if it returns a wrong part, copies instead of returning views, or fills overlapping buffers.
+be rejected. A backend fails if it returns a wrong part, copies instead of returning views, or fills
+overlapping buffers.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class InvalidCall:
-    """A call that breaks a rule."""
+    """A call that breaks ``rule``. The other attributes are as in :class:`Call`."""
 
     operator: Operator
     shape: tuple[int, ...]

@@ -80,7 +80,7 @@ class Library:
         return total
 
     def get_compilers(self) -> Mapping[str, Callable[[Function, Any], Sequence[Any]]]:
-        """Return functions that compile a given function and run it on an array, by the compiler's name."""
+        """Return functions that compile a given function and run it on an array, keyed by compiler name."""
         return {}
 
     @property

@@ -164,7 +164,7 @@ class TestExternalData:
         monkeypatch.chdir(tmp_path)
         with pytest.raises(ModelError, match="no folder"):
             run(model(external("w.bin")), {"x": X})
-        with pytest.raises(ModelError, match="read the model with it"):
+        with pytest.raises(ModelError, match="load the model with its data"):
             write(model(external("w.bin")), tmp_path / "out.onnx")
 
     def test_constant_node(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,11 +288,11 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     "no operator": (lambda: edited(lambda m: m.graph.node[0].ClearField("op_type")), "no operator"),
     "too few inputs": (
         lambda: edited(lambda m: m.graph.node[1].ClearField("input")),
-        "0 inputs; at least 1 required",
+        "0 inputs; the minimum is 1",
     ),
     "too few outputs": (
         lambda: edited(lambda m: m.graph.node[1].ClearField("output")),
-        "0 outputs; at least 1 required",
+        "0 outputs; the minimum is 1",
     ),
     "missing edge": (
         lambda: edited(lambda m: m.graph.node[1].input.__setitem__(0, "z")),
@@ -326,7 +326,7 @@ MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
     ),
     "reference outside a function": (
         lambda: edited(lambda m: setattr(m.graph.node[1].attribute[0], "ref_attr_name", "q")),
-        "not an attribute of a function around it",
+        "not an attribute of an enclosing function",
     ),
     "sparse": (lambda: edited(lambda m: m.graph.sparse_initializer.add()), "sparse"),
     "raw data too short": (lambda: weight(raw_data=bytes(47)), "has 47 bytes of data, but float32"),

@@ -331,7 +331,7 @@ class TestSubgraphs:
         [
             (18, "y, z = Relu(x)", "'Relu' did not return output 'z'"),
             (13, "y = Gelu(x)", "No registered schema for operator 'Gelu'"),
-            (11, "y = Softmax<axis = 5>(x)", "axis = 5 is not one of data with rank 1"),
+            (11, "y = Softmax<axis = 5>(x)", "axis = 5 is out of range for data of rank 1"),
         ],
     )
     def test_what_an_operator_does_not_do_names_it(self, opset: int, node: str, reason: str) -> None:
@@ -426,7 +426,7 @@ class TestFunctions:
         [
             ("y = local.f <slope = 0.5> (x, x)", "1 inputs and 1 outputs, but is called with 2 and 1"),
             ("y, z = local.f <slope = 0.5> (x)", "1 inputs and 1 outputs, but is called with 1 and 2"),
-            ("y = local.f <slope = 3> (x)", "'alpha' is not of the type of 'slope'"),
+            ("y = local.f <slope = 3> (x)", "'alpha' does not have the type of 'slope', to which it refers"),
         ],
     )
     def test_a_call_that_does_not_fit_its_function(self, call: str, reason: str) -> None:

@@ -361,7 +361,7 @@ def test_nothing_is_left_after_an_error(
 def test_rejected_names() -> None:
     builder = ir.Builder()
     builder.result(builder.parameter("nul\0", "f32", (1,)), "out")
-    with pytest.raises(ModelError, match=r"XML cannot hold the character U\+0000"):
+    with pytest.raises(ModelError, match=r"has the character U\+0000, which XML forbids"):
         ir.to_bytes(builder.model())
     with pytest.raises(ModelError, match=r"ends in \.xml"):
         ir.write(builder.model(), "model.onnx")

@@ -132,9 +132,9 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     ),
     "port twice": (
         [('<port id="1" precision="I64"/>\n', '<port id="0" precision="I64"/>\n')],
-        "'split' has two ports of id 0",
+        "'split' has two ports with id 0",
     ),
-    "port of input and output": ([('<port id="3"', '<port id="2"')], "'split' has two ports of id 2"),
+    "port of input and output": ([('<port id="3"', '<port id="2"')], "'split' has two ports with id 2"),
     "two inputs of one name": (
         [
             (
@@ -223,7 +223,7 @@ STRUCTURE: dict[str, tuple[list[tuple[str, str]], str]] = {
     "parameter without shape": ([('<data shape="6,4" ', "<data ")], "has no shape"),
     "shape of text": ([('shape="6,4"', 'shape="6,x"')], "'x' is not a 64-bit integer"),
     "negative shape": ([('shape="6,4"', 'shape="6,-4"')], "-4 is less than 0"),
-    "empty range": ([('shape="6,4"', 'shape="6..4,4"')], "'6..4', allows no size"),
+    "empty range": ([('shape="6,4"', 'shape="6..4,4"')], "the range '6..4' of shape contains no size"),
     "shape of 65": ([('shape="6,4"', f'shape="{"1," * 64}1"')], "more than 64 dimensions"),
     "constant without ports": (
         [('<output><port id="0" precision="I64"/></output>', "")],
@@ -288,8 +288,8 @@ CONSTANTS: dict[str, tuple[tuple[str, str], str]] = {
         ('shape="2"', 'shape="0,4611686018427387904,4"'),
         "larger than any memory",
     ),
-    "unknown shape": (('shape="2"', 'shape="?"'), "of a constant is not exact"),
-    "shape of unknown rank": (('shape="2"', 'shape="..."'), "of a constant is not exact"),
+    "unknown shape": (('shape="2"', 'shape="?"'), "of a constant is not static"),
+    "shape of unknown rank": (('shape="2"', 'shape="..."'), "of a constant is not static"),
     "unknown type": (
         ('element_type="i64" shape="2"', 'element_type="i65" shape="2"'),
         "element_type = 'i65'",

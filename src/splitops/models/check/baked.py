@@ -23,14 +23,14 @@ from splitops.spec.sizes.rules import SizeRule
 
 CODE: Final = "lengths.baked"
 _NO_SYMBOL: Final = re.compile(r"[-\s*/()+]")
-"""A character that symbols do not contain, see :mod:`splitops.spec.sizes.names`."""
+"""A character that symbols cannot contain; see :mod:`splitops.spec.sizes.names`."""
 
 
 class OpenSizes(NamedTuple):
     """The dynamic sizes of a model's inputs.
 
     Attributes:
-        symbols: their names. A size without a name gets one from its input and axis.
+        symbols: names of the dynamic sizes. A size without a name gets one from its input and axis.
         given: abstract values of the inputs for inference, with a name for each dynamic size.
     """
 
@@ -99,7 +99,7 @@ def describe_cures(split_node: SplitNode) -> str:
     ways += ["chunk"] if find_chunk(lengths) is not None else []
     last = len(lengths) - 1
     ways += [f"rest=0 to rest={last}" if last else "rest=0"] if lengths else []
-    declare = f"declare sizes of the inputs with which the axis has the size {sum(lengths)}"
+    declare = f"declare input sizes for which the axis has the size {sum(lengths)}"
     others = f" (or {', or '.join(ways[1:])})" if ways[1:] else ""
     return f"splitops fix MODEL --open {ways[0]}{others}; or {declare}" if ways else declare
 

@@ -40,7 +40,7 @@ _MAX_NAMED: Final = 8
 _SIZE_RULES: Final = frozenset(
     {Rule.PARTS_DIVISIBLE, Rule.LENGTHS_SUM, Rule.REMAINDER_NEGATIVE, Rule.AXIS_RANGE}
 )
-"""Rules that depend on the shape of the data: a branch may prevent such shapes."""
+"""Rules that depend on the shape of the data. A branch may run only for shapes that do not break them."""
 
 
 class Examination(NamedTuple):
@@ -123,7 +123,7 @@ class Walked(NamedTuple):
 
 
 def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model's values and collect its splits. Substitute sizes that splits imply for their data."""
+    """Infer a model's values and collect its splits. Unknown sizes that splits imply are substituted."""
     split_nodes: list[SplitNode] = []
     return Walked(ShapeInterpreter(model, where, split_nodes.append).run(), split_nodes)
 
@@ -196,7 +196,7 @@ def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
 
 
 def _find_undeclared_parts(split_node: SplitNode) -> Iterator[Finding]:
-    """Warn of a layer with fewer output ports than parts. OpenVINO runs, but never writes, such a layer."""
+    """Warn if a layer has fewer output ports than parts. OpenVINO runs such layers, but never writes them."""
     schema = split_node.schema
     name = schema.count_attribute
     if name is None or schema.domain != "openvino":

@@ -20,7 +20,7 @@ from splitops.models.check.targets import list_limits
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMessage:
-    """The exact message that a runtime prints. ``release`` is empty if the release is not known."""
+    """A message that a runtime or another program prints. ``release`` is empty if it is not known."""
 
     runtime: str
     release: str
@@ -66,7 +66,7 @@ def explain(code: str) -> Explanation:
     limit = next((one for one in list_limits() if one.code == code), None)
     if limit is not None:
         command = f"splitops fix {{model}} --for {limit.runtime} -o {{fixed}}" if limit.is_fixable else None
-        fix = limit.fix or ("" if command else "no rewrite of this split that the runtime executes is known")
+        fix = limit.fix or ("" if command else "no known rewrite of this split works in the runtime")
         return Explanation(
             code,
             limit.format_message(),
@@ -113,7 +113,7 @@ def explain_message(text: str) -> list[Explanation]:
 
 
 def _make_message_explanation(message: Message) -> Explanation:
-    """Make the explanation of a message that belongs to no code."""
+    """Return the explanation of a message that no code explains."""
     printed = RuntimeMessage(message.program, "", message.text)
     return Explanation(
         None,

@@ -33,7 +33,7 @@ class Finding:
         operator: operator and version, for example ``"Split-18"``; empty if the fault is not in an operator.
         where: location in the model: graph path, node, input and attribute.
         message: description of the fault, in one line.
-        values: the wrong values, by name.
+        values: the wrong values, keyed by name.
         runtime: the runtime that rejects the split or gets it wrong; None for faults without a runtime.
         outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
         fix: instructions to fix it, or None if no fix is known.

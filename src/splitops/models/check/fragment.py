@@ -1,4 +1,4 @@
-"""Check a single OpenVINO ``<layer>``, as in documentation and bug reports, as far as that is possible."""
+"""Check a single OpenVINO ``<layer>``, such as one in a bug report, as far as possible without its model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
     inputs = [_parse_port(port, where) for port in element.findall("input/port")]
     outputs = [_parse_port(port, where) for port in element.findall("output/port")]
     if len(outputs) > _MAX_OUTPUTS:
-        raise ModelError(f"the layer has {len(outputs)} outputs", where)
+        raise ModelError(f"the layer has {len(outputs)} outputs; the maximum is {_MAX_OUTPUTS}", where)
     facts = _make_facts(schema, inputs)
     faults = find_faults(schema, attributes, facts, outputs=len(outputs) or None, where=where)
     if faults:
@@ -54,7 +54,7 @@ def check_layer(element: Element, where: Where) -> Iterator[Finding]:
     count = schema.count_attribute
     number = None if count is None else attributes.get(count)
     if outputs and number is not None and number != len(outputs):
-        message = f"{len(outputs)} outputs are set, but {count} = {number}"
+        message = f"{len(outputs)} output ports are declared, but {count} = {number}"
         yield _make_finding(schema, where, "outputs.count", message)
     yield from _find_contradictions(schema, where, attributes, facts, outputs)
 
@@ -82,7 +82,7 @@ def _find_contradictions(
     facts: Sequence[Fact | None],
     outputs: Sequence[Fact],
 ) -> Iterator[Finding]:
-    """Yield contradictions of data and outputs. Shapes must contradict on every axis, since it is unknown."""
+    """Yield contradictions between data and outputs. The split axis is unknown, so every axis is tried."""
     data = facts[0] or Fact()
     for index, port in enumerate(outputs):
         if port.type is not None and data.type is not None and port.type != data.type:

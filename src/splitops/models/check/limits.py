@@ -32,19 +32,19 @@ class Repair(StrEnum):
     AXIS = "axis"
     """Set the axis as a non-negative attribute."""
     EXPLICIT_OUTPUTS = "explicit outputs"
-    """Name all outputs; remove absent inputs that are named '', and keepdims next to 'split'."""
+    """Declare and name all outputs. Remove inputs that are named '', and keepdims if 'split' is set."""
     VERSION = "version"
     """Use the attributes of the node's version, not of another version."""
     NUM_OUTPUTS = "num_outputs"
     """Set the number of parts to the number of outputs."""
     UNBIND = "unbind"
-    """Write an ambiguous unbind in the sense that the user has chosen."""
+    """Rewrite an ambiguous unbind with the meaning that the user has chosen."""
     OPEN = "open"
     """Make constant lengths follow the size of a dynamic axis, as the user has chosen."""
 
 
 class Cure(StrEnum):
-    """Fixes that replace the parts of a split, or the nodes that read them, and not the split itself."""
+    """Fixes that replace the parts of a split, or the nodes that read them, but not the split itself."""
 
     CONSTANTS = "constants"
     """Replace each part of a constant with a constant."""
@@ -92,7 +92,7 @@ class Limit:
             ``{axis}`` of a split, and ``{part}``, the size of its first part.
         fix: instructions for a fix by hand.
         rewrites: the rewrites that the runtime executes correctly, tried in this order. A limit without
-            rewrites and without a quirk cannot be fixed, see :mod:`splitops.models.fix`.
+            rewrites and without a quirk cannot be fixed; see :mod:`splitops.models.fix`.
         evidence: the splitops-compare case that is the evidence; None if the limit was not tested, or if the
             tests of its quirk are the evidence.
         source: reference to documentation or source code.
@@ -151,14 +151,14 @@ class Limit:
 
     @property
     def seen(self) -> str:
-        """The affected releases as text, such as ``"1.25.0 to 1.31.0"``; empty if none was tested."""
+        """The affected releases as text, such as ``"1.25.0 to 1.31.0"``; empty if no release was tested."""
         if not self.tested_releases:
             return ""
         first, last = self.since or self.tested_releases[0], self.until or self.tested_releases[-1]
         return first if first == last else f"{first} to {last}"
 
     def concerns(self, schema: OperatorSchema) -> bool:
-        """Return whether an operator is affected."""
+        """Return whether the limit affects the operator version ``schema``. Its conditions are ignored."""
         name = f"{schema.domain}.{schema.name}" if schema.domain else schema.name
         return (
             not self.operators or name in self.operators or f"{name}-{schema.since_version}" in self.operators

@@ -37,7 +37,7 @@ _OPERATOR: Final = re.compile(
 
 
 class _Hole(NamedTuple):
-    """A variable part of a message. It matches some number of words, certain words, or a split's name."""
+    """A variable part of a message. It matches a limited number of words, certain words or a split's name."""
 
     max_words: int
     min_words: int = 0
@@ -115,7 +115,7 @@ class Message:
         return tuple(found)
 
     def match(self, runs: Sequence[Sequence[str]]) -> _Match | None:
-        """Match the message with a text, given as the runs of words between its gaps (``...``).
+        """Match the message against a text, given as the runs of words between its gaps (``...``).
 
         Return None if too few words match.
         """

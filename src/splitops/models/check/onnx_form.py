@@ -34,7 +34,7 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the faults of a readable ONNX model, except invalid splits. ``values`` are the inferred ones."""
+    """Yield the faults of a readable ONNX model, except invalid splits, given its inferred ``values``."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
@@ -82,7 +82,7 @@ def _find_misread_sequences(
 
 
 class OtherVersion(NamedTuple):
-    """A node in a function for which the opsets of the function and the model select different versions."""
+    """A node in a function. At the opset of the model, its operator would have another version."""
 
     function: str
     """The path of the function."""
@@ -141,8 +141,8 @@ def _find_other_versions(model: ir.Model, where: Where) -> Iterator[Finding]:
                 code=OTHER_VERSION,
                 severity=Severity.WARNING,
                 where=replace(where, graph=path),
-                message=f"the opsets of the function and of the model, {_get_opset(model)}, select other "
-                f"versions of {', '.join(names[:_MAX_NAMED])}{more}",
+                message=f"the opset of the function and opset {_get_opset(model)} of the model select "
+                f"different versions of {', '.join(names[:_MAX_NAMED])}{more}",
                 fix=f"splitops convert --to onnx:{_get_opset(model)} moves the functions to that opset",
             )
 
@@ -152,8 +152,8 @@ def describe_other_version(one: OtherVersion) -> str:
     of_model = "no such operator" if one.of_model is None else f"{one.node.op_type}-{one.of_model}"
     mine = "no such operator" if one.version is None else f"{one.node.op_type}-{one.version}"
     return (
-        f"the opset of the function selects {mine} and that of the model {of_model}: the model is "
-        "invalid, and runtimes that inline the function use the version of the model"
+        f"the opset of the function selects {mine}, but the opset of the model selects {of_model}: the model "
+        "is invalid, and runtimes that inline the function use the version of the model"
     )
 
 
@@ -186,5 +186,5 @@ def _find_negative_sizes(graph: AnyGraph, where: Where) -> Iterator[Finding]:
         for axis, size in enumerate(() if shape is None else shape.dims):
             if isinstance(size, int) and size < 0:
                 name = shown(value.name)
-                message = f"dimension {axis} of {name} is declared as {size}, and treated as unknown"
+                message = f"dimension {axis} of {name} is declared as {size}, which is treated as unknown"
                 yield Finding(code="model.invalid", severity=Severity.WARNING, where=where, message=message)

@@ -1,9 +1,9 @@
 """The predicates that limits of runtimes use in ``when``.
 
 Each is a method of :class:`SplitPredicates`. It returns whether it is true of a split node in its model, or
-None if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument the
-number or list after that text, and its docstring the description in the documentation. The limits are in the
-files of the runtimes, see :mod:`splitops.models.check.targets`.
+None if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument is
+the number or list after that text, and its docstring is the description in the documentation. The limits are
+in the files of the runtimes; see :mod:`splitops.models.check.targets`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ModelContext:
 
     @classmethod
     def from_model(cls, model: ir.Model) -> ModelContext:
-        """Collect what predicates need to know about a well-formed model."""
+        """Collect the facts about a well-formed model."""
         if has_layers(model):
             return cls()
         outputs = frozenset(value.name or "" for value in model.graph.outputs)
@@ -141,7 +141,7 @@ class SplitPredicates:
         return {"count": division.count, "size": size, "axis": axis, "part": -(-size // division.count)}
 
     def _iter_readers(self, index: int, operator: str) -> Iterator[ir.Node]:
-        """Yield the nodes of ``operator`` in the same graph that read output ``index`` as first input."""
+        """Yield the ``operator`` nodes of the same graph that read output ``index`` as their first input."""
         node = self._split.node
         for use in () if node is None else node.outputs[index].uses():
             reader = use.node
@@ -160,17 +160,11 @@ class SplitPredicates:
         return self._split.schema.gives_sequence
 
     def opset_above(self, number: int) -> bool:
-        """The model imports a newer opset of ONNX than N.
-
-        Not: The model does not import a newer opset of ONNX than N.
-        """
+        """The model imports an ONNX opset above N. Not: The model does not import an ONNX opset above N."""
         return self._model.opset is not None and self._model.opset > number
 
     def opset_below(self, number: int) -> bool:
-        """The model imports an older opset of ONNX than N.
-
-        Not: The model does not import an older opset of ONNX than N.
-        """
+        """The model imports an ONNX opset below N. Not: The model does not import an ONNX opset below N."""
         return self._model.opset is not None and self._model.opset < number
 
     def inside_a_body(self) -> bool:
@@ -217,10 +211,7 @@ class SplitPredicates:
         return self._split.origins[:1] == (Origin.MODEL,)
 
     def values_beyond_32_bits(self) -> bool | None:
-        """A value of the data does not fit an integer of 32 bits.
-
-        Not: All values of the data fit an integer of 32 bits.
-        """
+        """A value of the data does not fit in an int32. Not: All values of the data fit in an int32."""
         value = self._data.value
         if not isinstance(value, tuple):
             return None
@@ -555,7 +546,7 @@ def _is_above(size: Dim | None, number: int) -> bool:
 def _is_zero_moved(shape: Shape, order: tuple[int, ...]) -> bool:
     """Return whether a Transpose equals a Reshape whose 0 would copy another size of the data.
 
-    OpenVINO replaces such a Transpose by a Reshape, in which 0 is the size of the data at that position.
+    OpenVINO replaces such a Transpose with a Reshape, in which 0 means the size of the data at that position.
     """
     order = order or tuple(reversed(range(len(shape))))
     if sorted(order) != list(range(len(shape))):
@@ -598,7 +589,7 @@ PREDICATES: Final = {
     predicate.text: predicate
     for predicate in (_make_predicate(*each) for each in _METHODS.items() if not each[0].startswith("_"))
 }
-"""All predicates by their text."""
+"""All predicates, keyed by their text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,12 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its name, with the release if one was requested: ``"onnxruntime==1.28"``."""
+        """The name of the target, with the release if one was requested: ``"onnxruntime==1.28"``."""
         return f"{self.name}=={self.release}" if self.release else self.name
 
     @property
     def is_tested(self) -> bool:
-        """Whether it was tested: it has tested releases, and ``release`` is not newer than them."""
+        """Whether the target was tested: it has tested releases, and ``release`` is not newer than those."""
         if not self.releases:
             return False
         return not self.release or parse_release(self.release) <= parse_release(self.releases[-1])
@@ -138,7 +138,7 @@ class Target:
 
     @cached_property
     def by_quirk(self) -> Mapping[Quirk, Limit]:
-        """The limits that describe errors of its optimiser, by :class:`Quirk`."""
+        """The limits that describe errors of the target's optimiser, keyed by :class:`Quirk`."""
         return {limit.quirk: limit for limit in self.limits if limit.quirk is not None}
 
     @cached_property
@@ -170,7 +170,7 @@ def _load_packaged(name: str) -> Target:
 def load_targets(
     named: str | os.PathLike[str] | Target | Iterable[str | os.PathLike[str] | Target],
 ) -> tuple[Target, ...]:
-    """Load targets: one, given as for :meth:`Target.load`, or an iterable of several.
+    """Load one target or an iterable of several, each given as for :meth:`Target.load`.
 
     Raises:
         ArrayError: a target or release is unknown.
@@ -193,7 +193,7 @@ def select_targets(targets: Sequence[Target]) -> Sequence[Target]:
 
 
 def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> str:
-    """Describe the targets that were not tested, and whether a model meets none of their limits.
+    """Describe the targets that were not tested, and whether none of their limits applies to a model.
 
     The description is empty if all were tested.
 
@@ -203,7 +203,7 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
 
     Examples:
         >>> describe_untested(load_targets(["onnxruntime", "tensorrt"]))
-        'none of the 1 documented limit is met; TensorRT was not tested'
+        'none of the documented limits (1 in total) applies; TensorRT was not tested'
         >>> describe_untested(load_targets("tensorrt"), ["tensorrt"])
         'TensorRT was not tested'
     """
@@ -216,7 +216,7 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
     count = sum(len(target.limits) for target in untested)
     if not count or any(target.name in met for target in untested):
         return words
-    return f"none of the {count_of(count, 'documented limit')} is met; {words}"
+    return f"none of the documented limits ({count} in total) applies; {words}"
 
 
 def format_sentence(words: str) -> str:
@@ -273,7 +273,8 @@ def _parse_target(document: Mapping[str, Any], stem: str, file: str) -> Target:
     _check_table(document, _TARGET_KEYS)
     name = document.get("name", stem)
     if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
-        raise _WrongError(f"name = {shown(name)}: use small letters, digits and '-', such as 'npu'", "name")
+        problem = "use lowercase letters, digits and '-', such as 'npu'"
+        raise _WrongError(f"name = {shown(name)}: {problem}", "name")
     if file and name in list_target_names():
         raise _WrongError(f"{shown(name)} is the name of a built-in target: use another name", "name")
     title, releases = document.get("title", name), tuple(_iter_texts(document, "releases"))
@@ -330,7 +331,7 @@ _KEYS: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 """The keys of a limit, with the types of their values."""
 _TYPE_WORDS: Final[Mapping[Any, str]] = {
-    str: "a text in quotes",
+    str: "a string in quotes",
     list: "a list in brackets",
     dict: "a table",
 }
@@ -352,7 +353,7 @@ def _iter_texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     value = table.get(key, [])
     for entry in [value] if isinstance(value, str) else value:
         if not isinstance(entry, str):
-            raise _WrongError(f"{key}: {shown(entry)} is not a text in quotes", key)
+            raise _WrongError(f"{key}: {shown(entry)} is not a string in quotes", key)
         yield entry
 
 
@@ -361,7 +362,7 @@ def _parse_limit(table: Mapping[str, Any], name: str, title: str, releases: tupl
     code = table.get("code", "")
     if re.fullmatch(r"[a-z0-9][a-z0-9-]*", code) is None:
         raise _WrongError(
-            f"code = {shown(code)}: use small letters, digits and '-', such as 'even-only'", "code"
+            f"code = {shown(code)}: use lowercase letters, digits and '-', such as 'even-only'", "code"
         )
     if ("when" in table) is ("quirk" in table):
         raise _WrongError(f"limit {code!r} must have either 'when' or 'quirk'", "when")

@@ -38,7 +38,7 @@ def parse_target(text: str | int) -> ConversionTarget:
 
     Raises:
         ModelError: ``text`` is not a target.
-        OperatorError: ``op.version``, the installed onnx lacks the opset, or no release of OpenVINO has it.
+        OperatorError: the installed onnx or OpenVINO does not have the opset (``op.version``).
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")
@@ -117,12 +117,12 @@ def convert(
 ) -> onnx.ModelProto | OpenVINOModel:
     """Convert a model to an opset of ONNX or to OpenVINO, without changing any value or shape.
 
-    Each split becomes the split operator of the target. If the target cannot express it, it becomes other
-    nodes with the same result: Slices, lengths computed in the graph, lossless casts. If there are none, it
-    is rejected. The other operators of an ONNX model are kept if they mean the same at the target. The rest
-    are converted one by one, most of them by onnx's version converter, or for OpenVINO by its frontend. If a
-    node cannot be converted, the error names it. Conversions between opsets of ONNX keep names, metadata,
-    subgraphs and model-local functions.
+    Each split becomes the split operator of the target. If that operator cannot express it, it becomes other
+    nodes with the same result, such as Slices, computed lengths or lossless casts. A split for which splitops
+    knows no such nodes is rejected. The other operators of an ONNX model are kept if they mean the same at
+    the target. The rest are converted one by one, most of them by onnx's version converter or, for OpenVINO,
+    by its frontend. If a node cannot be converted, the error names it. Conversions between opsets of ONNX
+    keep names, metadata, subgraphs and model-local functions.
 
     Slices accept axis sizes that a split rejects. Whenever the source model runs, the results are the same.
 
@@ -146,7 +146,7 @@ def convert(
         RuleError: the target cannot express a split, and splitops has no exact rewrite of it.
         ModelError: the model, the target or the style is invalid, or another operator cannot be expressed
             exactly at the target.
-        OperatorError: ``op.version``, the opset does not exist.
+        OperatorError: the opset does not exist (``op.version``).
 
     Examples:
         >>> import onnx.parser
@@ -188,7 +188,7 @@ def convert_with_report(
 
     Raises:
         ModelError: the model, the target or the style is invalid.
-        OperatorError: ``op.version``, the opset does not exist.
+        OperatorError: the opset does not exist (``op.version``).
 
     Examples:
         >>> import onnx.parser

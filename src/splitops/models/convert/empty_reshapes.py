@@ -18,7 +18,7 @@ _SINCE: Final = 10
 
 
 def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
-    """Replace a Reshape that sets ``allowzero`` with an If, in which one branch creates an empty tensor.
+    """Replace a Reshape that sets ``allowzero`` with an If that creates an empty tensor in one branch.
 
     Like the Reshape, this branch fails if the data are not empty, or if the shape has both a -1 and a 0.
 

@@ -66,7 +66,7 @@ def fold_value(
 
 
 def fold_layer(graph: Graph, layer: Layer) -> dict[Endpoint, Constant] | None:
-    """Evaluate a layer from small constants with OpenVINO. Return None if this is not possible."""
+    """Evaluate a layer from small constants with OpenVINO. Return its outputs, or None if this fails."""
     needed: dict[int, Layer] = {}
     stack = [layer]
     while stack:

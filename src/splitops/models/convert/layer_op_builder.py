@@ -60,7 +60,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
             annotate(value, AbstractTensor(kind))
 
     def add_weights(self, array: npt.NDArray[Any], like: ir.Value) -> ir.Value:
-        """Add an initializer with the element type of ``like``."""
+        """Add ``array`` as an initializer with the element type of ``like``, and return its value."""
         kind = self.find_type(like)
         assert kind is not None
         assert kind.onnx_number is not None
@@ -68,7 +68,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
         return nodes.add_initializer(self._graph, tensor, self.make_name("weights"))
 
     def read_weights(self, value: ir.Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a value if it depends only on constants (of any size), otherwise None."""
+        """Return the elements of a value that depends only on constants (of any size), or None otherwise."""
         constant = read_constant(value, limit=_ANY_SIZE)
         return self._fold(value, _ANY_SIZE) if constant is None else constant
 
@@ -79,7 +79,7 @@ class LayerOpBuilder(OnnxOpBuilder, ValueReader):
 
 @cache
 def _list_output_types(operator: str, opset: int) -> tuple[ElementType | int | None, ...]:
-    """Return, for each output, its fixed type, the index of an input with the same type, or None."""
+    """Return the fixed type of each output, the index of an input with the same type, or None if unknown."""
     schema = onnx.defs.get_schema(operator, opset, "")
     fixed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     inputs = [parameter.type_str for parameter in schema.inputs]

@@ -1,4 +1,4 @@
-"""Conversion of single nodes by onnx's version converter or by function bodies in schemas, with a cache."""
+"""Cached conversion of single nodes with onnx's version converter or the function bodies of schemas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CanonicalNode:
     node: NodeProto
     types: Mapping[str, TypeProto]
     constants: Mapping[str, TensorProto]
-    """The small inputs that have the same elements in every run."""
+    """The small inputs that have the same elements in every run, keyed by name."""
 
     @classmethod
     def from_node(cls, node: ir.Node) -> CanonicalNode:
@@ -117,7 +117,7 @@ def _name_values(node: ir.Node) -> dict[ir.Value, str]:
 
 @dataclass(frozen=True)
 class ReplacementModel:
-    """A model that replaces a node. Its values have the names of the :class:`CanonicalNode`."""
+    """A model that replaces a node. Its inputs and outputs have the names of the :class:`CanonicalNode`."""
 
     model: ModelProto
     opset: int
@@ -155,7 +155,7 @@ class ReplacementModel:
 
 
 class Adapter:
-    """Converts nodes with onnx, and caches the result for each kind of node."""
+    """Converts nodes with onnx, and caches the results for equal nodes."""
 
     def __init__(self) -> None:
         self._converted: dict[tuple[Any, ...], ReplacementModel | NoAdapterError] = {}
@@ -251,7 +251,8 @@ def _check_result(model: ModelProto, opset: int) -> None:
             raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
         version = find_version(node.op_type, opset)
         if version is None or not version.can_have_types(*format_types(node, types)):
-            raise NoAdapterError(f"onnx's converter returned {node.op_type}, which rejects these types")
+            problem = f"returned {node.op_type}, which does not accept these types"
+            raise NoAdapterError(f"onnx's converter {problem}")
 
 
 # Bodies

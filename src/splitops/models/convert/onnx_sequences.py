@@ -18,8 +18,8 @@ from splitops.spec.sizes.rules import SizeRule
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and the consumers of its sequence with a Split, and return the Split.
 
-    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. If others
-    read it or the number of parts is unknown, raise RuleError with ``rule`` and leave the graph unchanged.
+    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. If the
+    sequence has other uses or an unknown length, raise RuleError with ``rule`` and leave the graph unchanged.
     """
     if split_node.may_be_unbind:
         raise make_unbind_error(split_node, rule)
@@ -48,7 +48,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
 
 
 def _compute_part_sizes(split_node: SplitNode) -> tuple[int, ...] | None:
-    """Return the part sizes, or None if their number is unknown. Check that a Split can have that number."""
+    """Return the part sizes, or None if their number is unknown. Raise RuleError if it is out of range."""
     binding = split_node.bind()
     division, axis, shape = binding.division, binding.axis, binding.data.shape
     if division is None:
@@ -75,7 +75,9 @@ def _check_consumer(consumer: ir.Node, split_node: SplitNode, count: int, rule: 
     if position is None:
         raise _make_error(split_node, "SequenceAt reads a position that is not constant", rule)
     if not -count <= position < count:
-        raise ModelError(f"SequenceAt reads position {position} of a sequence of {count}", split_node.where)
+        raise ModelError(
+            f"SequenceAt reads position {position} of a sequence of {count} elements", split_node.where
+        )
 
 
 def _make_error(split_node: SplitNode, reason: str, rule: Rule) -> Exception:

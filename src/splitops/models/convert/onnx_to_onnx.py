@@ -83,7 +83,7 @@ def convert_opset(
 
 
 def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Return a copy with corrected declared shapes, or None if none contradicts the inferred shape.
+    """Return a copy with corrected declarations, or None if no declared shape contradicts the inferred one.
 
     The source has the same wrong shapes, but onnx may detect them only at newer opsets. Runtimes ignore them.
     """
@@ -155,7 +155,7 @@ def _find_problem(model: ModelProto, *, full: bool) -> str | None:
 
 
 def _add_ranks(model: ModelProto) -> ModelProto:
-    """Return a model in which all inputs and outputs declare a shape, as onnx's checker requires."""
+    """Return a model in which all tensor inputs and outputs declare a shape, as onnx's checker requires."""
     open_ = [
         number
         for number, value in enumerate((*model.graph.input, *model.graph.output))
@@ -174,8 +174,8 @@ def _add_ranks(model: ModelProto) -> ModelProto:
 def _may_crash(node: NodeProto) -> bool:
     """Return whether onnx's inference may abort or run out of memory on a node.
 
-    It aborts on a Slice of an axis whose size it infers as negative: in a Split with too many parts, or in a
-    pool larger than its data. For a Split, it allocates ``num_outputs`` sizes.
+    It aborts on a Slice of an axis whose inferred size is negative, for example in the output of a Split into
+    too many parts or of a pool larger than its data. For a Split, it allocates ``num_outputs`` sizes.
     """
     return node.op_type == "Slice" or any(
         attribute.name == "num_outputs" and attribute.i > _MAX_CHECKED for attribute in node.attribute
@@ -201,7 +201,7 @@ def _clear_sizes(model: ModelProto) -> None:
 
 
 _FLOATING: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE})
-"""The element types of Constant-1."""
+"""The element types that Constant-1 supports."""
 
 
 def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
@@ -248,7 +248,7 @@ class ModelConversion:
             self._replace_constants(owner)
 
     def lower(self, owner: AnyGraph, rule: Rule) -> None:
-        """Replace each SplitToSequence with nodes without sequences, or reject it, usually with ``rule``."""
+        """Rewrite each SplitToSequence without sequences, or reject it, usually because of ``rule``."""
         splits = [node for _, node in iter_nodes(owner) if is_split(node)]
         for node in [node for node in splits if schema(node.op_type, domain="").gives_sequence]:
             split_node = self.editor.read_split_node(node)
@@ -263,7 +263,7 @@ class ModelConversion:
                     self.changes.append(Change(where, Status.REWRITTEN, str(split_node), after))
 
     def _read_separately(self, node: ir.Node, split_node: SplitNode) -> str | None:
-        """Replace the consumers of a sequence, and describe the new nodes. Return None if some remain."""
+        """Replace all uses of a sequence. Return a description of the new nodes, or None if uses remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
         replace_sequences(node, self.editor)
@@ -278,7 +278,7 @@ class ModelConversion:
     def rewrite_splits(
         self, nodes: Iterable[ir.Node], target: ConversionTarget, opset: int, style: SplitStyle
     ) -> None:
-        """Rewrite each split among ``nodes`` for a target and report it. Nodes added for it use ``opset``."""
+        """Rewrite the splits among ``nodes`` for a target, and report each. Added nodes use ``opset``."""
         for node in track([node for node in nodes if is_split(node)], "convert splits"):
             where, split_node = self.editor.locate(node), self.editor.read_split_node(node)
             before = self._lowered.get(node) or str(split_node)
@@ -299,7 +299,7 @@ class ModelConversion:
             self.changes.append(Change(where, status, before, f"{target.domain} {way}".lstrip()))
 
     def _replace_constants(self, owner: AnyGraph) -> None:
-        """Replace Constants whose types Constant-1 lacks with initializers. In functions, reject them."""
+        """Replace Constants of types that Constant-1 lacks with initializers. Reject them in functions."""
         for node in [
             node for _, node in iter_nodes(owner) if node.op_type == "Constant" and node.domain == ""
         ]:
@@ -322,7 +322,8 @@ class ModelConversion:
             ):
                 name = self._unread[node][0].name
                 raise ModelError(
-                    f"{before} cannot be converted to opset {new}: onnx-ir does not read {name}", where
+                    f"{before} cannot be converted to opset {new}: onnx-ir cannot read its {name}",
+                    where,
                 )
             became = self._converter.convert_node(node, old, new, where)
         except ModelError as error:
@@ -335,7 +336,7 @@ class ModelConversion:
 
 
 def _check_lengths(split_node: SplitNode, way: Way) -> None:
-    """Check that no lengths are a default that the caller of the model can replace."""
+    """Check that the lengths of a split are not a default that the caller of the model can replace."""
     inputs = zip(split_node.inputs[1:], split_node.origins[1:], strict=True)
     names = ", ".join(sorted(name for name, origin in inputs if origin is Origin.DEFAULT))
     if names:

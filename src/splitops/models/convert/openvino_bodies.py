@@ -26,11 +26,11 @@ from splitops.spec.sizes.dims import UNKNOWN, to_exact
 from splitops.splitting.inference import join_shapes
 
 _MAX_INITIAL: Final = 4096
-"""Maximum size of an unused initial value that is created in its final shape. Others have one element."""
+"""Maximum number of elements of an unused initial value. Larger ones are replaced with a single element."""
 
 
 class GraphWriter(Protocol):
-    """The writer of an ONNX graph, as far as the conversion of layers with bodies needs it."""
+    """The methods of an ONNX graph writer that the conversion of layers with bodies uses."""
 
     @property
     def graph(self) -> ir.Graph:
@@ -49,7 +49,7 @@ class GraphWriter(Protocol):
         """Append the nodes of a builder, converted to the target, and return the converted ``values``."""
 
     def write(self, graph: Graph, given: Mapping[int, ir.Value]) -> Mapping[int, ir.Value]:
-        """Write a body with ``given`` values of its Parameters. Return its Results. Keys are layer ids."""
+        """Write a body from the values of its Parameters. Return those of its Results. Keys are layer ids."""
 
 
 def write_bodies(node: LayerNode, sources: Sequence[ir.Value], scope: GraphWriter, where: Where) -> Values:
@@ -174,7 +174,7 @@ class _Loop:
         return self.scope.place(self.builder, outputs, self.where)
 
     def _gather_last(self, value: ir.Value, ran: ir.Value) -> ir.Value:
-        """Add a Gather of a final value that fails if there was no iteration (``ran`` is false)."""
+        """Add a Gather that returns a final value, but fails if there was no iteration (``ran`` is false)."""
         absent = self.builder.cast(self.builder.add("Not", [ran]), INT64)
         last = self.builder.add("Gather", [self.builder.unsqueeze(value, 0), absent], {"axis": 0})
         annotate(last, get_abstract_value(value))
@@ -207,7 +207,7 @@ class _Loop:
         if constant is not None and constant.size == 1:
             number = int(constant.item())
             if number < -1:
-                raise ModelError(f"the trip count is {number}")
+                raise ModelError(f"the trip count is {number}, but must be at least -1")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
         zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, INT64_MAX))
@@ -251,8 +251,8 @@ class _Loop:
     ) -> ir.Value:
         """Return the part of a value for the current iteration.
 
-        Gather fails in an iteration without a part. Reshape fails if the axis is not a multiple of the part
-        size, or if the inputs of a TensorIterator have different numbers of parts.
+        Gather fails in an iteration without a part. Reshape fails if the size of the axis is not a multiple
+        of the part size, or if the inputs of a TensorIterator have different numbers of parts.
         """
         axis, outer = self._get_axis(value, slicing), self.builder
         parts, single = value, slicing.size == 1
@@ -276,7 +276,9 @@ class _Loop:
         kind, shape = parameter.read_element_type(self.where), parameter.read_shape(self.where) or ()
         if kind not in SIZES or len(shape) > 1:
             raise ModelError(
-                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}", self.where
+                f"current_iteration is {kind} of shape {parameter.get_attribute('shape')!r}, "
+                "but must be one int32 or int64 number",
+                self.where,
             )
         value = builder.cast(self.iteration, INT32) if kind is INT32 else self.iteration
         if shape:
@@ -284,7 +286,7 @@ class _Loop:
         return value
 
     def _infer_carried(self, parameter: Layer, initial: ir.Value) -> AbstractTensor:
-        """Return the type and shape of a Parameter in all iterations, which must fit the initial value."""
+        """Return the type and shape of a Parameter in all iterations. The initial value must match them."""
         first = _get_tensor(initial)
         kind = first.type if parameter.has_dynamic_type else parameter.read_element_type(self.where)
         declared = AbstractTensor(kind, parameter.read_shape(self.where))
@@ -316,7 +318,9 @@ class _Loop:
         if size == slicing.size:
             return part
         if isinstance(size, int):
-            problem = f"{self.layer} joins parts of {size} on axis {axis}, not of {slicing.size}"
+            problem = (
+                f"{self.layer} joins parts of size {size} on axis {axis}, but declares size {slicing.size}"
+            )
             raise ModelError(problem, self.where)
         made = _reshape_axes(builder, part, axis, axis + 1, [builder.add_ints([slicing.size])])
         annotate_like(made, part, {axis: slicing.size})
@@ -411,4 +415,4 @@ def _check_single(value: ir.Value, what: str, kinds: frozenset[object] | set[obj
     fact = _get_tensor(value)
     single = fact.shape is None or (len(fact.shape) <= 1 and may_be(fact.shape, (1,) * len(fact.shape)))
     if fact.type not in kinds or not single:
-        raise ModelError(f"{what} is {fact}, not one {' or '.join(sorted(map(str, kinds)))}", where)
+        raise ModelError(f"{what} is {fact}, but must be one {' or '.join(sorted(map(str, kinds)))}", where)

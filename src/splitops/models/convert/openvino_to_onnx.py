@@ -139,7 +139,7 @@ class _ModelWriter:
     ) -> None:
         assert target.opset is not None
         self.source = source
-        """The source, with its layers as nodes."""
+        """The source model, with its layers as nodes."""
         self.where = where
         model = get_source(source)
         pairs = zip(model.iter_graphs(), iter_all_graphs(source), strict=True)
@@ -178,7 +178,7 @@ class _ModelWriter:
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.make_name(name)
         _GraphWriter(self, self.model.graph, self.where).write(source.graph, {}, inputs, outputs)
-        RemoveUnusedNodesPass()(self.model)  # also constants that were only read to write other nodes
+        RemoveUnusedNodesPass()(self.model)  # includes constants that only the conversion has read
         for graph in self.model.graphs():
             for constant in list(graph.initializers.values()):  # the pass keeps initializers of bodies
                 remove_if_unused(constant)
@@ -384,13 +384,13 @@ class _GraphWriter:
         self.writer.changes.append(Change(where, get_status(way), before, str(way)))
 
     def _write_for_evaluator(self, read: LayerNode, where: Where) -> None:
-        """Write a layer as an ``openvino`` node for the evaluator. Its doc string is the layer's location."""
+        """Write a layer as an ``openvino`` node for the evaluator. The doc string is its location in JSON."""
         layer, sources = read.layer, self._get_sources(read)
         attributes: dict[str, Any] = {"version": layer.version}
         if layer.type == "Convert":
             attributes["destination_type"] = layer.get_attribute("destination_type") or ""
             kind = find_type(sources[0])
-            if kind is not None and kind.storage:  # an array of its codes does not imply it
+            if kind is not None and kind.storage:  # the dtype of its codes does not determine it
                 attributes["source_type"] = kind.openvino or ""
         elif layer.type == "Reshape":
             attributes["special_zero"] = int(layer.read_boolean("special_zero", default=False))
@@ -411,7 +411,7 @@ class _GraphWriter:
         self.values.update(zip(read.outputs, outputs, strict=True))
 
     def _fold(self, value: ir.Value, where: Where) -> ir.Value:
-        """Return an operand of a split, or an initializer with its elements if they can be folded."""
+        """Return an initializer with the elements of a split operand, or the operand if they are unknown."""
         if make_fact(value, read=True).value is not None and value.producer() is None:
             return value
         if value not in self.folded:
@@ -475,7 +475,7 @@ class _GraphWriter:
             raise ModelError(f"{layer} does not match its specification: {error}", where) from error
         if len(results) != len(node.outputs):
             outputs = len(node.outputs)
-            raise ModelError(f"{layer} has {outputs} output ports, but it returns {len(results)}", where)
+            raise ModelError(f"{layer} has {outputs} output ports, but should have {len(results)}", where)
         for port, value in zip(node.outputs, results, strict=True):
             if value is not None:
                 annotate(value, self.known.get(port))

@@ -32,7 +32,7 @@ _MAX_BODIES: Final = 8
 """Maximum nesting depth of bodies in schemas."""
 
 _UNDEFINED_BEFORE: Final[Mapping[str, int]] = {"AveragePool": 7}
-"""The first version of each operator whose specification defines all values."""
+"""For each operator, the first version whose specification defines all values."""
 
 _SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 
@@ -44,14 +44,14 @@ _OTHER_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 class OpsetConverter:
-    """Converts nodes to another opset, and caches the results of onnx's converter by kind of node."""
+    """Converts nodes to another opset, and caches the results of onnx's converter for equal nodes."""
 
     def __init__(self, names: FreshNames) -> None:
         self._names = names
         self._adapter = Adapter()
 
     def convert_node(self, node: ir.Node, old: int, new: int, where: Where) -> Sequence[str] | None:
-        """Convert a node and return the operators that replace it, or None if at most attributes change."""
+        """Convert a node. Return the operators that replace it, or None if at most its attributes change."""
         before = find_since_version(node.op_type, old)
         if before is None:
             raise ModelError(f"opset {old} has no operator {node.op_type}", where)
@@ -62,7 +62,7 @@ class OpsetConverter:
             version = (
                 f"opset {new} has no {node.op_type}"
                 if after is None
-                else f"it is {node.op_type}-{after} there"
+                else f"opset {new} has {node.op_type}-{after}"
             )
             raise ModelError(
                 f"{node.op_type}-{before} cannot be converted to opset {new}: {version}, and {error}", where
@@ -78,7 +78,7 @@ class OpsetConverter:
         if not _make_axes_nonnegative(node, before.since, since):
             raise NoAdapterError("an axis is negative and the rank is unknown")
         if node.op_type in _UNDEFINED_BEFORE and since < _UNDEFINED_BEFORE[node.op_type] <= before.since:
-            raise NoAdapterError("its specification does not define how padding counts")
+            raise NoAdapterError("that version does not define how padding counts")
         if _needs_allowzero(node, after):
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
@@ -100,13 +100,13 @@ class OpsetConverter:
             return None  # ModelConversion replaces it with an initializer
         canonical = CanonicalNode.from_node(node)
         if canonical.is_open:
-            raise NoAdapterError("it has a body or an attribute that the caller of its function sets")
+            raise NoAdapterError("the node has a body or an attribute that the caller of its function sets")
         if node.op_type == "Shape" and new < 15:
             return _write_shape_slice(node, new, self._names)
         if node.op_type in _SOFTMAXES and before.since >= 13 > new:
             # onnx's converter keeps the axis. Before version 13, it and all later axes count as one.
             if (rewritten := _write_along_axis(node, new, self._names)) is None:
-                raise NoAdapterError("its rank is unknown")
+                raise NoAdapterError("the rank of its data is unknown")
             return rewritten
         try:
             replacement = self._adapter.convert(canonical, old, new)
@@ -117,7 +117,7 @@ class OpsetConverter:
     def _convert_by_body(
         self, node: ir.Node, canonical: CanonicalNode, old: int, new: int, bodies: int, error: NoAdapterError
     ) -> Sequence[str]:
-        """Replace a node with the body in its schema, and convert it. Raise ``error`` if there is no body."""
+        """Convert a node by replacing it with the body in its schema. Raise ``error`` if there is no body."""
         body = self._adapter.find_body(canonical, old) if bodies else None
         if body is None:
             raise error
@@ -224,7 +224,7 @@ def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:
 
 
 def _fold_constant(node: ir.Node) -> ir.Attr | None:
-    """Return a ``value`` attribute for a Constant that sets another attribute, or None if impossible."""
+    """Return the attribute of a Constant as a ``value``, or None if this is impossible or unnecessary."""
     if any(attribute.is_ref() for attribute in node.attributes.values()) or "value" in node.attributes:
         return None
     array = read_constant(node.outputs[0])
@@ -242,7 +242,7 @@ def _write_shape_slice(node: ir.Node, opset: int, names: FreshNames) -> list[str
 
 
 def _write_along_axis(node: ir.Node, opset: int, names: FreshNames) -> list[str] | None:
-    """Replace a Softmax along one axis with one along the last axis. Return None if the rank is unknown."""
+    """Rewrite a Softmax along any axis as one along the last axis. Return None if the rank is unknown."""
     data, attribute = node.inputs[0], node.attributes.get("axis")
     shape = None if data is None else find_shape(data)
     if shape is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """What the conversion did with a node: keep, change or reject it."""
+    """Whether a node was kept, changed or rejected by the conversion."""
 
     KEPT = "kept"
     """The node means the same at the target and is unchanged."""
@@ -33,14 +33,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Result of one node: a split, or another node that changed or was rejected.
+    """Result for one node: a split, or another node that changed or was rejected.
 
     Attributes:
         where: location of the node in the source model.
         status: result of the conversion.
         before: description of the source node, for example ``"Split-11(axis=0, split=[2, 3])"``.
         after: description of the nodes at the target, or None if the node is rejected.
-        error: reason of the rejection, or None.
+        error: reason for the rejection, or None.
     """
 
     where: Where
@@ -57,7 +57,7 @@ class Change:
 
     @property
     def rule(self) -> Rule | None:
-        """Rule that causes the rejection, or None if the node is not rejected or there is another reason."""
+        """Rule that caused the rejection, or None if there was no rejection or it had another reason."""
         return self.error.rule if isinstance(self.error, RuleError) else None
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Conversion(ModelReport):
 
     @property
     def rejections(self) -> tuple[Change, ...]:
-        """Changes of the nodes that cannot be converted."""
+        """Entries of :attr:`changes` for the nodes that cannot be converted."""
         return tuple(change for change in self.changes if change.status is Status.REJECTED)
 
     @property

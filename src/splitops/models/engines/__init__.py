@@ -43,7 +43,7 @@ def make_engine(
         options: options of the runtime.
         isolate: whether to run it in a separate process.
         profile: whether to record the time of each operator.
-        inside: whether this process is already that of an isolated engine.
+        inside: whether this process is already the separate process of an isolated engine.
 
     Raises:
         ModelError: the runtime is not installed, or has no such option.

@@ -1,7 +1,7 @@
 """Detect empty tensors in OpenVINO models. Runtimes crash on some, and OpenVINO gets their sizes wrong.
 
-OpenVINO's ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
-replace a size of 0 by another one. The maximum of an empty tensor is the lowest number. No list of such
+In OpenVINO, ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
+replace a size of 0 with another one. ``ReduceMax`` returns the lowest number of the type. No list of such
 layers is complete, so splitops does not let OpenVINO compute with empty tensors.
 """
 
@@ -16,12 +16,12 @@ from splitops.errors import Where
 from splitops.models.engines.engine import EngineError
 
 EMPTY_TENSOR: Final = "openvino.empty-tensor"
-"""Code with which messages refer to this limit of OpenVINO."""
+"""Code of this limit of OpenVINO in messages."""
 
 _OF_SIZES: Final = frozenset(
     ["Constant", "ShapeOf", "Concat", "Gather", "Slice", "StridedSlice", "Convert", "Squeeze", "Unsqueeze"]
 )
-"""Layers that compute sizes from sizes."""
+"""Types of layers that may be part of a computation of sizes."""
 _OF_LISTS: Final = frozenset(["Reshape", "Squeeze", "Transpose", "Result", *_OF_SIZES])
 _ENDS: Final = frozenset(["Constant", "Parameter", "Result"])
 _MAX_CACHED: Final = 256
@@ -46,7 +46,7 @@ class EmptyTensorError(EngineError):
 
     @classmethod
     def from_layers(cls, found: Mapping[str, str], where: Where) -> EmptyTensorError:
-        """Make the error for the first of ``found``, which maps layer names to descriptions."""
+        """Make the error for the first layer in ``found``, which maps layer names to descriptions."""
         name, text = next(iter(found.items()))
         return cls("openvino", f"gets empty tensors wrong [{EMPTY_TENSOR}]: {name!r} {text}", where)
 
@@ -89,7 +89,7 @@ class EmptyTensorGuard:
         """Check that a run with inputs of these shapes produces no empty tensor.
 
         Raises:
-            EmptyTensorError: it does, or may do so depending on values.
+            EmptyTensorError: it does or, without ``resolves``, may do so depending on values.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -115,7 +115,7 @@ class EmptyTensorGuard:
 
 
 def add_sizes(library: Any, model: Any, where: Where) -> int:
-    """Add the sizes of all tensors that may be empty as further outputs, and return their number.
+    """Add an output with the sizes of each tensor that may be empty, and return the number of outputs added.
 
     Raises:
         EmptyTensorError: such a tensor is inside a body.
@@ -126,7 +126,7 @@ def add_sizes(library: Any, model: Any, where: Where) -> int:
         inside = next(filter(None, map(_find_empty_inside, get_bodies(layer))), None)
         if inside is not None:
             raise EmptyTensorError.from_layers(
-                {layer.get_friendly_name(): f"has a layer that {inside}"}, where
+                {layer.get_friendly_name(): f"has a body in which a layer {inside}"}, where
             )
         if layer.get_type_name() not in _ENDS and _may_be_empty(output.get_partial_shape()):
             results.append(opset.result(opset.shape_of(output)))
@@ -162,7 +162,7 @@ def _find_empty_tensors(
                 for text in filter(None, texts):
                     kind = layer.get_type_name()
                     found.setdefault(
-                        layer.get_friendly_name(), f"({kind}) has a layer in its body that {text}"
+                        layer.get_friendly_name(), f"({kind}) has a body in which a layer {text}"
                     )
     return found
 

@@ -48,7 +48,7 @@ class Program:
     Attributes:
         content: a serialised ONNX model, the XML of OpenVINO IR, or the path of either.
         outputs: names of the requested outputs, in order; for OpenVINO IR, only their number matters.
-        where: the model, for errors.
+        where: location of the model, for errors.
         weights: the ONNX initializers that ``content`` declares as external data, keyed by name. onnxruntime
             shares their memory; OpenVINO gets a copy inside the model.
         binary: the constants of OpenVINO IR.
@@ -130,7 +130,7 @@ class Engine(Protocol):
 
 
 def check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check that ``options`` has only known options of an engine."""
+    """Raise ModelError if ``options`` has an option that is not in ``known``. ``name`` is the engine."""
     for option in options:
         if option not in known:
             has = ", ".join(sorted(known))

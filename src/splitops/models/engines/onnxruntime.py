@@ -1,4 +1,4 @@
-"""The onnxruntime engine."""
+"""The onnxruntime engine: compile models as inference sessions, run them, and read their profiles."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class OnnxRuntime:
 
 
 class OnnxRuntimeProgram:
-    """An onnxruntime session."""
+    """A model that an onnxruntime session has compiled."""
 
     def __init__(self, engine: OnnxRuntime, session: Any, program: Program, kept: object) -> None:
         self._engine = engine
@@ -124,7 +124,7 @@ class OnnxRuntimeProgram:
             raise _make_failure(error, self._where) from error
 
     def _run_arrays(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        _weights, session = self._kept, self._session  # alive until the end, even if the program is closed
+        _weights, session = self._kept, self._session  # keeps both alive if the program is closed
         found: Sequence[Any] = session.run(self._outputs, feeds)
         return found
 

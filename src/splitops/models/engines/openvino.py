@@ -1,4 +1,4 @@
-"""The OpenVINO engine, for OpenVINO IR and ONNX."""
+"""The OpenVINO engine: compile and run OpenVINO IR and ONNX models."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from splitops.spec.elements.types import (
 
 _OPTIONS: Final = ("device_name", "config")
 _EXACT: Final = {"INFERENCE_PRECISION_HINT": "f32"}
-"""A CPU with bfloat16 would otherwise compute in bfloat16."""
+"""Default configuration: a CPU that supports bfloat16 would otherwise compute float32 in bfloat16."""
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Return whether arrays of a dtype can be used as tensors without conversion."""
+    """Return whether OpenVINO can use arrays of a dtype as tensors without conversion."""
     return dtype.kind in "biuf" and is_builtin(dtype)
 
 
@@ -157,7 +157,7 @@ def _make_conversion(name: str, version: int, attributes: Sequence[str], where: 
 
 
 def replace_empty_constants(model: ModelProto) -> None:
-    """Replace the empty constants of a model with ConstantOfShape nodes.
+    """Replace the empty constants of a model with ConstantOfShape nodes, in place.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
     support, and defaults of inputs are left unchanged.
@@ -189,7 +189,7 @@ def replace_empty_constants(model: ModelProto) -> None:
 def _load_data(content: bytes, program: Program) -> bytes:
     """Return a serialised model that includes its external data, with empty constants replaced.
 
-    OpenVINO would search the working directory for the data.
+    Otherwise, OpenVINO would search the working directory for the data.
     """
     model = ModelProto.FromString(content)
     for tensor in model.graph.initializer:
@@ -219,7 +219,9 @@ def _check_sizes(model: Any, program: Program) -> None:
     for name, shapes in program.sizes:
         kept = [key for key in found if key[0] == name and _match_sizes(key[1], shapes)]
         if not kept:
-            raise EngineError("openvino", f"infers other sizes for the parts of {name!r}", program.where)
+            raise EngineError(
+                "openvino", f"infers other sizes than splitops for the parts of {name!r}", program.where
+            )
 
 
 def _iter_splits(model: Any) -> Iterator[Any]:
@@ -370,7 +372,7 @@ def _to_array(tensor: Any, kind: ElementType | None) -> npt.NDArray[Any]:
         )
     if _is_plain(kind.numpy) and not kind.packed and kind.storage is None:
         return np.array(tensor.data)
-    shape = tuple(tensor.shape)  # slow
+    shape = tuple(tensor.shape)  # reading it is slow
     if kind.bits == 0:
         array = np.empty(shape, object)
         if array.size:  # bytes_data of an empty tensor crashes

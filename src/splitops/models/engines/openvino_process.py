@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splitops.models.engines.isolated import IsolatedEngine
 
 Extension = tuple[str, int, tuple[str, ...]]
-"""An operator of domain ``openvino`` to convert to an OpenVINO layer: name, operation set, attributes."""
+"""The name, operation set and attributes of an operator of domain ``openvino`` to convert to a layer."""
 
 
 class _Process:
@@ -29,7 +29,7 @@ class _Process:
         atexit.register(self._close, os.getpid())
 
     def request(self, *message: Any, where: Where) -> Any:
-        """Return the response, or a description of how the process ended. Errors of OpenVINO are raised."""
+        """Send a request. Return the response, or text on how the process ended. Raise errors of OpenVINO."""
         with self._lock:
             if self._engine is None:
                 from splitops.models.engines.isolated import IsolatedEngine
@@ -67,7 +67,7 @@ def to_ir(
 
     Args:
         source: a serialised model without external data, or a path.
-        where: the model, for errors.
+        where: location of the model, for errors.
         extensions: the operators of domain ``openvino`` in the model.
 
     Raises:
@@ -113,7 +113,7 @@ def _find_suspect(source: bytes | str, extensions: Sequence[Extension], where: W
 
 
 def _truncate(model: ModelProto, count: int) -> bytes:
-    """Serialise a model with only the first ``count`` nodes. Their unused results are its outputs."""
+    """Serialise a model with only its first ``count`` nodes. Their unused results become the outputs."""
     from onnx import ModelProto, ValueInfoProto
 
     made = ModelProto()

@@ -49,7 +49,7 @@ def main() -> None:
             answer = worker.respond(*message)
         except SplitError as error:
             answer = error
-        except Exception as error:  # runtimes raise any exception
+        except Exception as error:  # runtimes may raise any exception
             answer = EngineError(worker.name, f"fails: {type(error).__name__}: {str(error)[:300]}")
         pickle.dump(answer, answers, protocol=5)
         answers.flush()

@@ -80,7 +80,7 @@ def fix(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         runtimes: one or several targets of the model, as in :func:`splitops.check`: a runtime, a release, a
-            ``.toml`` file or a :class:`~splitops.models.check.Target`. None is the installed runtime:
+            ``.toml`` file or a :class:`~splitops.models.check.Target`. None means the installed runtime:
             onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only rule violations.
         unbind: meaning of a SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as specified; ``"as-pytorch"`` drops it, as

@@ -22,7 +22,7 @@ Repair = tuple[SplitNode, str, Reason]
 class Declarations:
     """Corrects the wrong declared types and shapes of a model.
 
-    It does so once an output of a split, or of the nodes that replaced it, is declared wrongly.
+    It does so only if an output of a split, or of the nodes that replaced a split, is declared wrongly.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The fix driver: rewrite splits that break a rule or a limit, pass by pass, until nothing changes."""
+"""The fix driver: rewrite splits that break a rule or meet a limit, pass by pass, until nothing changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModelSnapshot:
     """A model at the beginning of a pass."""
 
     calls: Mapping[ir.Node, Sequence[SplitNode]]
-    """The splits by node: one for each call of the function around it."""
+    """The splits, keyed by node. A node in a function has one for each call."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
     writer: RewriteWriter
@@ -197,7 +197,8 @@ class _FixDriver:
         for name, (record, before) in self._promised.items():
             after = found.get(name)
             if name in found and not _may_agree(before, after):
-                words = f"{record.before} returned {name[1]!r} as {before}, but {record.after} as {after}"
+                change = f"when {record.before} became {record.after}"
+                words = f"output {name[1]!r} changed from {before} to {after} {change}"
                 raise ModelError(words, record.where)
         self._promised.clear()
 

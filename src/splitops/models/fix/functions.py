@@ -55,7 +55,7 @@ class ConvertedFunctions:
             stuck |= again
 
     def add_reasons(self, splits: Iterable[SplitReport]) -> tuple[SplitReport, ...]:
-        """Add to the reports of splits whether their functions were converted."""
+        """Return the reports, with those of splits in these functions marked as rewritten or unfixable."""
         return tuple(map(self._add_reason, splits))
 
     def _add_reason(self, split: SplitReport) -> SplitReport:

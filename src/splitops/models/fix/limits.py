@@ -17,7 +17,7 @@ from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import Kind
 
 CHOICES: Final = (Repair.UNBIND, Repair.OPEN)
-"""The rewrites that need a choice of the user: the rewritten split may return other values."""
+"""The rewrites that the user has to choose: the rewritten split may return other values."""
 _STRENGTH: Final = {fix: strength for strength, fix in enumerate(FIXES.values())}
 
 
@@ -31,7 +31,7 @@ class Issue(NamedTuple):
 
     @property
     def rewrite_order(self) -> int:
-        """Rank of the first rewrite, or -1. Larger rewrites have larger ranks, and may avoid more limits."""
+        """Rank of the first rewrite, or -1. Larger rewrites have larger ranks and may avoid more limits."""
         return _STRENGTH[self.rewrites[0]] if self.rewrites else -1
 
     @property
@@ -112,8 +112,8 @@ def _format_hint(limit: Limit, split_node: SplitNode, targets: Iterable[Target])
         return ""
     rewrite = Kind.PARTS if split_node.schema.gives_sequence else Kind.SLICES
     return (
-        f"; the limit has no rewrites: add those that the runtime executes correctly in "
-        f'{shown_path(file)}, such as rewrites = ["{rewrite}"]'
+        f"; the limit has no rewrites: in {shown_path(file)}, add those that the runtime executes correctly, "
+        f'such as rewrites = ["{rewrite}"]'
     )
 
 

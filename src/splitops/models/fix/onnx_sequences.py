@@ -21,7 +21,7 @@ _CARRIERS: Final = {
     "uint64": "int64",  # Cast keeps the 64 bits in both directions
     "bfloat16": "float32",
 }
-"""Element types that onnxruntime supports in sequences, by the type that they can hold without loss."""
+"""Element types that onnxruntime supports in sequences, keyed by the type that they hold without loss."""
 
 
 def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
@@ -36,7 +36,7 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
     kind = None if data is None else find_type(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
-        raise NotApplicableError(f"no element type of sequences can hold {kind}")
+        raise NotApplicableError(f"no element type of sequences can hold {kind or 'an unknown type'}")
     readers = find_consumers(node.outputs[0])
     others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
     if sequence.is_graph_output() or others:

@@ -40,7 +40,7 @@ class Opening:
     index: int = 0
 
     def make_division(self, lengths: tuple[int, ...]) -> Division:
-        """Return a division for all sizes that results in ``lengths`` for the size at export.
+        """Return a division that accepts other sizes, too, and results in ``lengths`` for the size at export.
 
         With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.
 
@@ -66,12 +66,12 @@ class Opening:
                 chunk = find_chunk(lengths)
                 if chunk is None:
                     problem = f"the lengths {brief(lengths)} are not chunks of one size"
-                    raise NotApplicableError(f"{problem} with a last one that may be smaller")
+                    raise NotApplicableError(f"{problem}, except for a smaller last one")
                 return Division(SizeRule.CHUNK, chunk=chunk, count=count)
 
 
 def parse_opening(text: str | None) -> Opening | None:
-    """Parse a value of ``--open``, or return None if there is none.
+    """Parse the value of ``--open``, or return None if it is not set.
 
     Raises:
         ModelError: the value is invalid.

@@ -84,7 +84,7 @@ class SplitReport:
 
     @property
     def error(self) -> SplitError:
-        """The error of an unfixable split."""
+        """An error with the remaining reasons of an unfixable split."""
         reasons = "; ".join(f"[{reason.code}]: {reason.text}" for reason in self.reasons)
         return ModelError(f"{self.before} {reasons}", self.where)
 
@@ -131,7 +131,7 @@ class FixReport(ModelReport):
 
     @property
     def rewritten(self) -> tuple[SplitReport, ...]:
-        """The rewritten splits."""
+        """The splits and other nodes that were rewritten, including those with corrected declarations."""
         return tuple(split for split in self.splits if split.status is FixStatus.REWRITTEN)
 
     @property
@@ -151,7 +151,7 @@ class FixReport(ModelReport):
 
     @property
     def possible(self) -> tuple[SplitReport, ...]:
-        """The splits with reasons that are left for some inputs only, see :class:`SplitReport`."""
+        """The splits with reasons that are left for some inputs only; see :class:`SplitReport`."""
         return tuple(split for split in self.splits if split.possible)
 
     def __str__(self) -> str:

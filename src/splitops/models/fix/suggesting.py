@@ -24,9 +24,10 @@ class Suggestion(NamedTuple):
 def suggest(
     model: Path, findings: Sequence[Finding], targets: Sequence[Target] = (), *, allow_links: bool = False
 ) -> Suggestion:
-    """Try to fix a model for ``targets``, and return what that achieves.
+    """Try to fix a model for ``targets``, and return a suggestion based on the result.
 
-    Without targets, fix it for the runtimes in ``findings`` whose limits have fixes, or the installed one.
+    Without targets, fix it for the runtimes whose limits in ``findings`` can all be fixed. If there are none,
+    fix it for the installed runtime.
     """
     named = targets or load_targets(_find_fixable_runtimes(findings) or installed_runtimes(model))
     try:

@@ -55,7 +55,7 @@ _LENGTHS_AS_INPUT: Final = 13
 """The first opset in which Split reads its lengths from an input."""
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
-_POSITIONS: Final = "positions of each part, 8 bytes an entry of the axis"
+_POSITIONS: Final = "the positions of each part, with 8 bytes for each entry of the axis"
 _OF_ONNX: Final = {*Repair, Kind.PARTS, Kind.SEQUENCE, Kind.CASTS} - {Repair.OPEN}
 _UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
 _NAMED_PORTS: Final = "its ports define names of model outputs"
@@ -73,7 +73,7 @@ class FixWriter:
         self.opening = opening
 
     def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Rewrite a split node, see :class:`~splitops.models.fix.driver.RewriteWriter`."""
+        """Rewrite a split node; see :class:`~splitops.models.fix.driver.RewriteWriter`."""
         # The editor merges the facts of all calls. The argument has only those of the first call.
         split_node = self.editor.read_split_node(node)
         if split_node.schema.domain and rewrite in _OF_ONNX:
@@ -155,7 +155,7 @@ class FixWriter:
                 f"without {schema.keepdims.name}, which is ignored if {schema.lengths[0].name!r} is set"
             )
         if not done:
-            raise NotApplicableError("each call of the function may set another number")
+            raise NotApplicableError("each call of the function may set a different number")
         return RewriteResult(f"{self._describe(node)}, {', '.join(done)}")
 
     def _name_outputs(self, node: ir.Node) -> bool:
@@ -368,7 +368,7 @@ class FixWriter:
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
 
-        GatherSliceToSplitFusion replaces Slices that partition one axis by a Split with 32-bit lengths. It
+        GatherSliceToSplitFusion turns Slices that partition one axis into a Split with 32-bit lengths. It
         interprets an end of 2^31 - 1 as the end of the axis.
         """
         data = node.inputs[0]
@@ -394,7 +394,7 @@ class FixWriter:
         replace_sequences(node, self.editor)
         if node.graph is not None:
             raise NotApplicableError(
-                "its sequence is not only read at constant positions, counted and concatenated"
+                "its sequence is used for more than its length, constant positions and concatenation"
             )
         return RewriteResult(self.editor.changes[-1].after)
 

@@ -1,4 +1,4 @@
-"""The model class of all tools: an ONNX or OpenVINO model, checked once and converted to onnx-ir."""
+"""The model class that all tools share: an ONNX or OpenVINO model, checked once and converted to onnx-ir."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CheckedModel:
     _source: ModelProto | OpenVINOModel
     _is_onnx_ir: bool = False
     _kept: Mapping[str, tuple[TensorProto, TensorProto]] = field(default_factory=dict)
-    """Tensors that :meth:`write` replaces by references to their files; see :func:`keep_external`."""
+    """Tensors that :meth:`write` replaces with references to their files; see :func:`keep_external`."""
 
     @classmethod
     def read(

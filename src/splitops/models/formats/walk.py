@@ -20,7 +20,7 @@ MIN_IR_VERSION_OF_CONSTANTS: Final = 4
 """The first IR version in which an initializer need not also be an input of its graph."""
 
 UNREAD_ATTRIBUTES: Final = "splitops.attributes"
-"""Key in the ``meta`` of a model for the attributes that onnx-ir cannot read: lists of protobufs, by node.
+"""Key in a model's ``meta`` for the attributes that onnx-ir cannot read: lists of protobufs, keyed by node.
 
 They are not in the ``meta`` of each node, because each ``meta`` that is used costs two more objects.
 """
@@ -57,7 +57,7 @@ def iter_owners(model: ir.Model) -> Iterator[tuple[str | None, AnyGraph]]:
 
 
 def make_function_path(function: ir.Function | FunctionProto) -> str:
-    """Return the graph path of a model-local function."""
+    """Return the graph path of a model-local function, such as ``"function my.domain.halve"``."""
     return f"function {function.domain}.{function.name}"
 
 
@@ -86,18 +86,21 @@ def has_layers(model: ir.Model) -> bool:
 
 
 def get_unread_attributes(model: ir.Model) -> Mapping[ir.Node, list[AttributeProto]]:
-    """Return the attributes that onnx-ir cannot read, by node."""
+    """Return the attributes that onnx-ir cannot read, keyed by node."""
     found: Mapping[ir.Node, list[AttributeProto]] = model.meta.get(UNREAD_ATTRIBUTES, {})
     return found
 
 
 def has_defaults(model: ir.Model) -> bool:
-    """Return whether initializers that are inputs are defaults. Before IR version 4, all had to be inputs."""
+    """Return whether callers can override initializers that are also inputs.
+
+    Before IR version 4, every initializer had to be an input, so such initializers are constants.
+    """
     return model.ir_version is None or model.ir_version >= MIN_IR_VERSION_OF_CONSTANTS
 
 
 def find_unknown_opset(model: ir.Model) -> tuple[int, int] | None:
-    """Return a model's ONNX opset and the newest that onnx supports, or None if onnx supports the model's."""
+    """Return a model's ONNX opset and the newest one of onnx, or None if onnx supports the model's opset."""
     newest = onnx_opset_version()
     owners = [(owner, model if path is None else None) for path, owner in iter_owners(model)]
     opset = max(get_opset_imports(*owner).get("", 0) for owner in owners)
@@ -158,7 +161,7 @@ class FreshNames:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken: set[str] = {""}
-        self._counts: dict[str, int] = {}  # the last suffix by wished name: many nodes may share one
+        self._counts: dict[str, int] = {}  # the last suffix for each wish: many nodes may share one
         for _, graph in iter_all_graphs(model):
             self._add_names(graph.inputs)
             if isinstance(graph, ir.Graph):

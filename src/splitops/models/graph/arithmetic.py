@@ -1,4 +1,4 @@
-"""Add nodes to ONNX graphs that compute the lengths of splits.
+"""Add nodes that compute the lengths of splits to ONNX graphs.
 
 The size rules are expressed as arithmetic of 1-D int64 tensors. Tests compare the results with
 :mod:`splitops.spec.sizes.arithmetic` for every size of an interval.
@@ -46,7 +46,7 @@ def compute_lengths(division: Division, size: ir.Value, builder: OnnxOpBuilder) 
 
 
 def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -> ir.Value:
-    """Add nodes that replace a -1 in ``lengths``, if there is one, by the rest of ``size``."""
+    """Add nodes that replace a -1 in ``lengths``, if there is one, with the rest of ``size``."""
     marks = builder.add("Cast", [builder.add("Equal", [lengths, builder.add_ints([-1])])], {"to": _INT64})
     # With one -1, the sum of the other lengths is 1 more than the sum of all.
     rest = builder.add("Sub", [size, builder.add("ReduceSum", [lengths], {"keepdims": 1})])
@@ -56,7 +56,7 @@ def resolve_lengths(lengths: ir.Value, size: ir.Value, builder: OnnxOpBuilder) -
 def compute_uniform_bounds(
     count: int, parts: int, size: ir.Value, builder: OnnxOpBuilder
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Add nodes that compute begin and end of the first ``parts`` of ``count`` uniform parts.
+    """Add nodes that compute the beginning and end of the first ``parts`` of ``count`` uniform parts.
 
     Bounds may be past the end of the axis.
     """

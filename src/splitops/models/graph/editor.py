@@ -179,7 +179,7 @@ class Editor(ABC):
         return False
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether a node must keep the number of its outputs, which determines names of the model."""
+        """Return whether a node must keep its number of outputs because it determines names in the model."""
         return False
 
     @abstractmethod
@@ -213,7 +213,7 @@ class Editor(ABC):
 
     @abstractmethod
     def insert_part(self, part: ir.Value, whole: ir.Value, before: ir.Node) -> None:
-        """Add ``part``, which :meth:`split_constant` has made of ``whole``, to the graph before a node."""
+        """Add ``part``, which :meth:`split_constant` has made from ``whole``, to the graph before a node."""
 
     # Differences between the formats: writing
 
@@ -242,7 +242,7 @@ class Editor(ABC):
         return found if isinstance(found, int) else None
 
     def find_signed_axis(self, node: ir.Node) -> int | None:
-        """Return the axis of a split as it is set, possibly negative, or None if it is not constant."""
+        """Return the axis that a split sets, without normalising it, or None if it is not constant."""
         if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
             return self.find_axis(node) if "axis" in node.attributes else 0
         axis = find_elements(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -318,7 +318,7 @@ class Editor(ABC):
         return known if len(known) == len(arrays) else None
 
     def read_slices(self, node: ir.Node, rank: int) -> dict[int, slice] | None:
-        """Return the bounds of a Slice by axis, or None if they are unknown or invalid."""
+        """Return the bounds of a Slice, keyed by axis, or None if they are unknown or invalid."""
         operands = self.read_operands(node) or {}
         if not {"starts", "ends"} <= operands.keys():
             return None
@@ -363,7 +363,7 @@ class Editor(ABC):
         return axes if all(is_constant(node.inputs[index]) for index in axes) else None
 
     def is_fixed(self, node: ir.Node) -> bool:
-        """Return whether all elements of the inputs other than the data are known, possibly as symbols."""
+        """Return whether all elements of the inputs other than the data are known as numbers or symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
     @property
@@ -427,7 +427,10 @@ class Editor(ABC):
             value = source
 
     def find_source_split(self, value: ir.Value) -> tuple[ir.Node, int] | None:
-        """Return the Split that produces a value, past Identity nodes, and the index of the part, or None."""
+        """Return the Split that produces a value and the index of this part, skipping Identity nodes.
+
+        Return None if the producer is not a Split.
+        """
         found = self.skip_identities(value)
         producer, index = found.producer(), found.index()
         if producer is None or index is None or self.find_role(producer) is not Role.SPLIT:
@@ -435,7 +438,7 @@ class Editor(ABC):
         return producer, index
 
     def find_sole_consumer(self, value: ir.Value) -> ir.Node | None:
-        """Return the only consumer of a value, past Identity nodes, or None if there is not exactly one."""
+        """Return the only consumer of a value, or None if it has none or several. Skip Identity nodes."""
         while not value.is_graph_output():
             uses = value.uses()
             if len(uses) != 1:
@@ -462,7 +465,7 @@ class Editor(ABC):
         return True
 
     def analyse_once(self, look: Callable[[Editor], T]) -> T:
-        """Return the cached result of an analysis of the model, which runs only once."""
+        """Run an analysis of the model, or return its result from an earlier call."""
         if look not in self._found:
             self._found[look] = look(self)
         found: T = self._found[look]
@@ -471,13 +474,13 @@ class Editor(ABC):
     # Edits
 
     def record(self, where: Where, before: str, after: str, reason: str) -> None:
-        """Record a change by the current rewrite."""
+        """Record a change by the current rewrite; see :class:`Applied`."""
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def enqueue(self, node: ir.Node | None) -> None:
         """Append a node to the worklist. Do nothing for None or a removed node.
 
-        Its cached facts are forgotten, and so is which rewrites have visited its first input.
+        Its cached facts are discarded, as is the record of the rewrites that have examined its first input.
         """
         if node is not None and node.graph is not None:
             self._facts.pop(node, None)
@@ -526,9 +529,9 @@ class Editor(ABC):
     def substitute_all(self, places: Mapping[ir.Node, Sequence[ir.Value | None]]) -> None:
         """Replace the outputs of nodes of one graph, and remove the nodes, as :meth:`substitute` does.
 
-        Only these nodes may use outputs that are replaced by None.
+        Only these nodes may use outputs whose replacement is None.
         """
-        fresh: dict[ir.Value, ir.Value] = {}  # replaced outputs by the new values that take their names
+        fresh: dict[ir.Value, ir.Value] = {}  # replaced outputs, keyed by the values that take their names
         others: list[tuple[ir.Value, ir.Value]] = []
         for node, values in places.items():
             for old, new in zip(node.outputs, values, strict=True):
@@ -632,7 +635,7 @@ def _is_fixed(value: ir.Value) -> bool:
 
 
 def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -> dict[int, int] | None:
-    """Return, as ``{1: axis}``, the axis of the second matrix that becomes the last axis of a matrix product.
+    """Return ``{1: axis}`` with the axis of the second matrix that becomes the last axis of a matrix product.
 
     Return None if ``axis`` is not the last one, or if a shape is unknown or has fewer than two axes.
     ``turned`` is whether the second matrix is transposed.
@@ -646,7 +649,7 @@ def find_product_axes(shapes: Sequence[Shape | None], axis: int, turned: bool) -
 def make_slices(
     starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int], rank: int
 ) -> dict[int, slice] | None:
-    """Return the bounds of a Slice by axis, or None if its inputs are invalid for ``rank``."""
+    """Return the bounds of a Slice, keyed by axis, or None if its inputs are invalid for ``rank``."""
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         return None
     found = {

@@ -1,4 +1,4 @@
-"""Find the intended meaning of splits that only break rules about types, ranks or a length of -1."""
+"""Find the intended meaning of splits that break only rules about types, ranks or a length of -1."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
 
 
 def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return the fact of the lengths as a list, or None if they form a matrix or are ambiguous."""
+    """Return a :class:`Fact` with the lengths as a list, or None if they form a matrix or are ambiguous."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given

@@ -42,7 +42,7 @@ _MAX_CONSTANT: Final = 1 << 20
 
 
 def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:
-    """Convert values by name to attributes. Integers bypass the conversion of onnx-ir, which is slow."""
+    """Convert values, keyed by name, to attributes. Integers bypass onnx-ir's conversion, which is slow."""
     attributes: list[ir.Attr] = []
     for name, value in values.items():
         if type(value) is ir.Attr:  # isinstance() is slow, as it checks a protocol
@@ -106,7 +106,7 @@ def is_external(tensor: ir.TensorProtocol | None) -> bool:
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Return whether a value is a constant of the model, of any size, that callers cannot replace."""
+    """Return whether a value is a constant that callers cannot replace. Constants of any size count."""
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()

@@ -134,13 +134,13 @@ class OnnxEditor(Editor):
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
         """Return whether a ConstantOfShape at ``node`` can create an empty tensor of ``element_type``.
 
-        An empty initializer or Constant is not used, as OpenVINO reads it as a scalar.
+        An empty initializer or Constant is not used, because OpenVINO reads it as a scalar.
         """
         opset = self.get_opset(node)
         return opset >= _CONSTANT_OF_SHAPE and element_type in get_onnx_types("ConstantOfShape", opset, "T2")
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the type of an initializer or Constant node, or None if not available."""
+        """Return the array and the type of an initializer or Constant node, or None if it is unavailable."""
         array = read_constant(value, limit=limit)
         if array is None:
             return None
@@ -150,7 +150,10 @@ class OnnxEditor(Editor):
         return None if element_type is None else (array, element_type)
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split an initializer with a single use. Return None for other values, or if a part is empty."""
+        """Split an initializer with a single use.
+
+        Return None for other values, if a part is empty, or if a part of external data is not contiguous.
+        """
         tensor = value.const_value
         if tensor is None or not value.is_initializer() or value.is_graph_input():
             return None

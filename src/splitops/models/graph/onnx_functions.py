@@ -10,7 +10,7 @@ import onnx_ir as ir
 from splitops.splitting.binding import Fact
 
 Attributes: TypeAlias = Mapping[str, ir.Attr]
-"""Attributes by name. The value of a reference to an attribute of the function is unknown."""
+"""Attributes, keyed by name. The value of a reference to an attribute of the function is unknown."""
 
 
 def resolve_attributes(node: ir.Node, linked: Attributes | None) -> Attributes:

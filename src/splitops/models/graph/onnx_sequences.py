@@ -57,7 +57,7 @@ def read_elements(reader: ir.Node, elements: Sequence[ir.Value], editor: OnnxEdi
 
 
 def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> int:
-    """Replace a SplitToSequence with a Slice for each SequenceAt. Return the number of consumers it had.
+    """Replace a SplitToSequence with a Slice for each SequenceAt. Return the number of replaced consumers.
 
     SequenceLength becomes the number of parts. With a chunk size, a position outside of the sequence returns
     an empty part instead of an error.
@@ -76,7 +76,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
     positions = {reader: find_position(reader) for reader in readers}
     others = [n for n, at in positions.items() if at is None and not is_operator(n, "SequenceLength")]
     if node.outputs[0].is_graph_output() or others:
-        raise ModelError("its sequence is used other than by constant positions and SequenceLength")
+        raise ModelError("its sequence is used for more than its length and constant positions")
     for reader, at in positions.items():
         parts = _Parts(data, axis, lengths, split_node, editor.make_builder(reader))
         builder = parts.builder
@@ -91,7 +91,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
 
 
 class _Parts:
-    """Adds nodes that compute the number or the bounds of parts of a SplitToSequence, each of shape [1]."""
+    """Adds nodes for the number and the bounds of parts of a SplitToSequence. The values have shape [1]."""
 
     def __init__(
         self, data: ir.Value, axis: int, lengths: ir.Value, split_node: SplitNode, builder: OnnxOpBuilder
@@ -126,7 +126,7 @@ class _Parts:
         return builder.add("Div", [builder.add("Add", [last, chunk]), chunk], hint="number")
 
     def compute_bounds(self, at: int) -> tuple[int | ir.Value, int | ir.Value]:
-        """Return begin and end of the part with index ``at``, which may be negative."""
+        """Return the bounds of the part with index ``at``, which may be negative."""
         builder = self.builder
         if self._is_list:
             lengths = self._cast_lengths()
@@ -145,9 +145,9 @@ class _Parts:
         return self._clamp(begin), self._clamp(builder.add("Add", [begin, chunk]))
 
     def _compute_position(self, at: int) -> ir.Value:
-        """Return the non-negative index of a length, because older opsets do not accept negative ones.
+        """Convert the index of a length to a non-negative one, because older opsets reject negative indices.
 
-        An index before the first length becomes the one past the last, so that a Gather fails there, too.
+        An index before the first length becomes the index past the last, so that a Gather fails there, too.
         """
         builder = self.builder
         if at >= 0:

@@ -45,7 +45,7 @@ def annotate_like(value: ir.Value, data: ir.Value, sizes: Mapping[int, Dim | Non
 
 
 def replace_sizes(data: ir.Value, sizes: Mapping[int, Dim | None]) -> Shape | None:
-    """Return the shape of ``data`` with new ``sizes``, or None if unknown. A size of None removes an axis."""
+    """Return the shape of ``data`` with some new sizes, or None if it is unknown. None removes an axis."""
     found = get_abstract_value(data)
     if not isinstance(found, AbstractTensor) or found.shape is None:
         return None
@@ -177,7 +177,7 @@ class OpBuilder(ABC):
         return self.write(UNSQUEEZE, data=value, axes=[axis])
 
     def split(self, data: ir.Value, axis: int, size: Dim, sizes: Sequence[int]) -> list[ir.Value]:
-        """Add a split by a number of parts or, if needed, by lengths. ``size`` is the size of the axis."""
+        """Add a split of an axis of ``size`` into parts of ``sizes``. Lengths are set only if needed."""
         schema, division = find_shortest(self.schemas, sizes, size)
         return self.split_as(schema, division, data, axis, sizes)
 

@@ -95,7 +95,7 @@ class OpenVINOEditor(Editor):
         return any(use.node.op_type == "Result" for use in value.uses())
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
-        """Return whether the ports of a layer determine names of model outputs, as before IR version 11."""
+        """Return whether a layer's ports determine names of model outputs: they may before IR version 11."""
         return (self.model.ir_version or 0) < _WITH_SLICE and any(map(self.has_fixed_name, node.outputs))
 
     def has_type(self, element_type: ElementType) -> bool:
@@ -103,7 +103,10 @@ class OpenVINOEditor(Editor):
         return element_type.openvino is not None and element_type.bits > 0
 
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
-        """Return the array and the element type of a Const, or None if it is too large or unreadable."""
+        """Return the array and the element type of a Const.
+
+        Return None for other layers, or if the Const is too large or cannot be read.
+        """
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or constant.size > limit * 8:
@@ -114,7 +117,10 @@ class OpenVINOEditor(Editor):
             return None
 
     def split_constant(self, value: ir.Value, axis: int, sizes: Sequence[int]) -> list[ir.Value] | None:
-        """Split a Const with a single consumer, or return None. Contiguous parts share its bytes."""
+        """Split a Const with a single consumer. Contiguous parts share its bytes.
+
+        Return None for other values, or if the Const cannot be read.
+        """
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant
         if constant is None or producer is None or len(value.uses()) != 1:
@@ -149,7 +155,7 @@ class OpenVINOEditor(Editor):
         return OpenVINOOpBuilder(self, before)
 
     def can_slice(self, data: ir.Value) -> bool:
-        """Return whether the IR version has Slice, and the elements of ``data`` have at least a byte each."""
+        """Return whether the IR version has Slice and each element of ``data`` takes at least one byte."""
         kind = find_type(data)
         return kind is not None and kind.bits >= 8 and (self.model.ir_version or 0) >= _WITH_SLICE
 

@@ -33,8 +33,8 @@ def iter_split_nodes(model: ir.Model, where: Where = NOWHERE) -> Iterator[SplitN
         where: the location of the model; only its ``model`` is used.
 
     Yields:
-        The split nodes with the annotated or declared types and shapes of their inputs: first the main graph,
-            with subgraphs after their node, then the functions. ``node.where.graph`` is None for the main
+        The split nodes with the annotated or declared types and shapes of their inputs. The main graph comes
+            first, with subgraphs after their node, then the functions. ``where.graph`` is None for the main
             graph, ``"choose.then_branch"`` for a branch of the node named choose, ``"function
             my.domain.halve"`` for a function, and a path of these steps, joined by ``/``, for nested graphs.
 
@@ -70,9 +70,9 @@ def read_split_node(
 ) -> SplitNode:
     """Read a split node at the opset of its graph or function. A layer has its own version.
 
-    ``facts`` are those of the inputs; by default, they are read from the model. ``linked`` are the attributes
-    of the function for one call. ``defaults`` is whether callers can override initializers that are also
-    inputs. An error is not raised, but set as ``unread``.
+    ``facts`` describe the inputs; by default, they are read from the model. ``linked`` are the attributes of
+    the function for one call. ``defaults`` is whether callers can override initializers that are also inputs.
+    ``conditional`` is whether a run may skip the node. An error is not raised, but set as ``unread``.
     """
     layer = node.layer if type(node) is LayerNode else None
     op_schema, attributes, unread = None, {}, None

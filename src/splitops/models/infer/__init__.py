@@ -1,4 +1,4 @@
-"""Infer the types and shapes of the values of models, through their split nodes."""
+"""Infer the types and shapes of the values of models, including the parts of their splits."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class InferredModel(ModelReport):
 
 
 def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = False) -> InferredModel:
-    """Infer the types and shapes of a model's values, through its split nodes.
+    """Infer the types and shapes of a model's values, including the parts of its splits.
 
     In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
-    call. onnx infers operators other than splits, one node at a time. The outputs of a node that it cannot
-    infer are unknown. Elements computed from shapes are tracked (Shape, Split, Concat, Reshape and the like).
-    In OpenVINO IR, the sizes of Parameters, including intervals, are propagated through splits, elementwise
-    layers and layers that move data. Other layers keep the shapes that the file declares.
+    call. Operators other than splits are inferred one node at a time, by onnx and by the rules of splitops.
+    Outputs that neither can infer are unknown. Elements computed from shapes are tracked (by Shape, Split,
+    Concat, Reshape and the like). In OpenVINO IR, the sizes of Parameters, including intervals, are
+    propagated through splits and most other layers. The rest keep the shapes that the file declares.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -107,7 +107,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
             :func:`splitops.load`.
 
     Returns:
-        The values before and after inference, and the model that declares them.
+        The values before and after inference, and the model with the inferred types and shapes.
 
     Raises:
         RuleError: a split node that every run of the model executes breaks a rule of its operator.
@@ -166,7 +166,7 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode
 
     Returns:
         The split nodes in the order of the model. A split in a function appears once per call. The ``error``
-        of an invalid split node is the rule that it breaks.
+        of an invalid split node names the rule that it breaks.
 
     Raises:
         ModelError: the model is not well formed.

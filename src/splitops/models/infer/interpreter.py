@@ -58,7 +58,7 @@ _ROUNDS: Final = 4
 
 @dataclass(slots=True)
 class InferenceResult:
-    """The result of inference.
+    """The abstract values of a model, as inferred by :class:`ShapeInterpreter`.
 
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
@@ -109,10 +109,10 @@ class _Frame:
 
 
 class ShapeInterpreter:
-    """Infers the values of a model. An error that ``on_split`` raises for a split node ends the inference.
+    """Infers the values of a model, and calls ``on_split`` for each split. An error there ends the inference.
 
-    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and ``on_split`` gets only those
-    that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and ``on_split`` is called only
+    for those that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class ShapeInterpreter:
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult()
         self.sizes: dict[str, int] = {}
-        """Sizes of the model's symbols that are implied by splits that every run executes."""
+        """Sizes of the model's symbols, as implied by the splits that every run executes."""
         self.inference = NodeInference(get_unread_attributes(model))
         self.functions = index_functions(model)
         self.defaults = has_defaults(model)
@@ -167,7 +167,7 @@ class ShapeInterpreter:
     # Graphs
 
     def _infer_graph(self, scope: _Frame, graph: ir.Graph) -> list[AbstractValue]:
-        """Infer the values of a graph whose inputs are already set, and return its outputs."""
+        """Infer the values of a graph whose inputs are already set, and return those of its outputs."""
         for value in graph.initializers.values():
             if not (self.defaults and value.is_graph_input()):
                 assert value.const_value is not None
@@ -271,7 +271,7 @@ class ShapeInterpreter:
         return [found] * len(node.outputs)
 
     def _infer_optional(self, scope: _Frame, node: ir.Node, inputs: _Values) -> _Values:
-        """Infer Optional or OptionalGetElement. Keep the element's abstract value: a type contains less."""
+        """Infer Optional or OptionalGetElement. Keep the abstract value of the element, not only its type."""
         attributes = resolve_attributes(node, scope.attributes)
         inferred = self.inference.infer_outputs(node, attributes, scope.opsets, inputs)[0]
         source = inputs[0] if inputs else None
@@ -467,7 +467,7 @@ def _to_fact(known: AbstractValue) -> Fact:
 
 
 def _pad(found: _Values, count: int) -> list[AbstractValue]:
-    """Return exactly ``count`` values. Missing ones are unknown."""
+    """Return the first ``count`` values, padded with None for unknown ones."""
     return [*found, *[None] * count][:count]
 
 

@@ -75,7 +75,8 @@ def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -
 
     OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it divides both
     ends of an interval and rounds down. On an axis of unknown size, a part with length -1 has an unknown
-    size. If the other lengths exceed a known size, its size is 0, or unknown if they exceed it by 1.
+    size, too. On other axes, it is empty if the other lengths exceed the size by 2 or more, and of unknown
+    size if by 1.
     """
     if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None

@@ -91,7 +91,7 @@ def _infer_by_operator(
     inputs: Sequence[AbstractValue],
     outputs: Sequence[AbstractValue],
 ) -> Sequence[AbstractValue]:
-    """Refine ``outputs``, which onnx has inferred. Use the operator in :mod:`splitops.models.ops`, if any.
+    """Refine ``outputs``, which onnx has inferred, if :mod:`splitops.models.ops` has the operator.
 
     onnx tracks only exact elements and unchanged sizes. Symbols and intervals in computed sizes are inferred
     here.
@@ -111,7 +111,7 @@ def _infer_by_operator(
 
 
 def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
-    """Combine the results of onnx and of the splitops operator for an output."""
+    """Combine the results of onnx and of splitops' operator for an output."""
     if not isinstance(known, AbstractTensor | None):
         return known
     base = known or NOTHING

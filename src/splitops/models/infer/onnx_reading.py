@@ -16,7 +16,7 @@ from splitops.spec.elements.types import from_onnx
 
 
 def to_node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:
-    """Convert a node to protobuf, with values named by their positions."""
+    """Convert a node to protobuf, with values named by position. ``unread`` are additional attributes."""
     return NodeProto(
         op_type=node.op_type,
         domain=node.domain,
@@ -34,7 +34,7 @@ def to_attribute_proto(attribute: ir.Attr) -> AttributeProto:
 
 
 def infer_constant(attributes: Attributes) -> AbstractTensor | None:
-    """Infer the output of a Constant node. Return None if its value is not a dense tensor or numbers."""
+    """Infer the output of a Constant node. Return None if its value is neither a dense tensor nor numbers."""
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():
@@ -49,7 +49,7 @@ def infer_constant(attributes: Attributes) -> AbstractTensor | None:
 
 
 def make_abstract_tensor(tensor: ir.TensorProtocol) -> AbstractTensor:
-    """Return the abstract value of a tensor, without elements if these are many, strings or external."""
+    """Return the abstract value of a tensor. Elements that are strings, external or too many are omitted."""
     kind, shape = from_onnx(tensor.dtype.value), tuple(map(int, tensor.shape.numpy()))
     here = tensor.dtype != ir.DataType.STRING and not is_external(tensor)
     return AbstractTensor(kind, shape, tensor.numpy() if here and math.prod(shape) <= MAX_ELEMENTS else None)

@@ -25,7 +25,7 @@ def add_text_sizes(
 ) -> Sequence[AbstractValue]:
     """Return ``outputs`` with the shapes that result from running the node on its constant strings.
 
-    Return ``outputs`` unchanged if an input is not constant strings, or if these are too large.
+    Return ``outputs`` unchanged unless all inputs are constant strings of limited size and the run succeeds.
     """
     proto, arrays = to_node_proto(node, attributes), {}
     for name, value in zip(proto.input, node.inputs, strict=True):

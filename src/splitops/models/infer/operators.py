@@ -1,4 +1,4 @@
-"""Infer the outputs of a node or layer by its operator in :mod:`splitops.models.ops`."""
+"""Infer the outputs of a node or layer with its operator in :mod:`splitops.models.ops`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def infer_operator(
 
     Args:
         operator: operator of the node.
-        spelling: how its version maps operands to inputs and attributes.
-        attributes: its attributes, as numbers or as text of IR.
-        inputs: its abstract inputs; None is an absent one.
-        count: number of its outputs.
-        of_layer: whether it is an OpenVINO layer.
+        spelling: how the version of the node maps operands to inputs and attributes.
+        attributes: attributes of the node, as numbers or as text of IR.
+        inputs: abstract inputs of the node. An absent input is None.
+        count: number of outputs of the node.
+        of_layer: whether the node is an OpenVINO layer.
     """
     try:
         operands = Operands(spelling.read(attributes, inputs), of_layer=of_layer)
@@ -56,7 +56,7 @@ def infer_operator(
 def _fold(
     operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs. Return None if an input is not known, an output may be large, or this fails."""
+    """Compute the outputs. Return None if this fails, an input is unknown, or an output may be too large."""
     for tensor in outputs:
         exact = to_exact(tensor.shape)
         if exact is None or math.prod(exact) > MAX_ELEMENTS:

@@ -69,7 +69,7 @@ def _split_elements(
 
 
 def tighten(split_node: SplitNode, data: AbstractValue) -> AbstractValue:
-    """Return the abstract data of a split, with its shape restricted as far as a valid split implies."""
+    """Return the abstract data of a split, with its shape restricted to shapes that the split accepts."""
     inference = split_node.inference
     if inference is None or not isinstance(data, AbstractTensor) or inference.data in (None, data.shape):
         return data

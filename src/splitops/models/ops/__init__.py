@@ -1,7 +1,7 @@
 """Operators that splitops understands, one file per operator or family.
 
-The tables define how each dialect writes an operator, and how it is inferred and folded. Inference, both
-conversions, simplification and the op builders use them.
+The tables define how ONNX and OpenVINO write an operator, and how it is inferred and folded. Inference,
+conversions in both directions, simplification and the op builders use them.
 """
 
 from __future__ import annotations

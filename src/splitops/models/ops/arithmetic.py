@@ -69,7 +69,7 @@ def _infer(
 
 
 def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
-    """Divide two arrays. Integer quotients are rounded towards zero, or down if ``floors`` is set."""
+    """Divide two arrays. Integer quotients are rounded towards zero, or down with the operand ``floors``."""
     if left.dtype.kind == "f":
         return left / right
     if (right == 0).any():
@@ -82,7 +82,8 @@ def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
 
 def _adapt_layer(operator: str, writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     sources, mode = operands["values"], writer.layer.get_attribute("auto_broadcast")
-    require(writer, mode in (None, "numpy", "none"), f"has auto_broadcast = {mode!r}")
+    same = mode in (None, "numpy", "none")
+    require(writer, same, f"has auto_broadcast = {mode!r}, which ONNX cannot express")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))

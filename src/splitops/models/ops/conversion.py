@@ -1,4 +1,4 @@
-"""Conversion of operators that mean the same in both dialects, according to their :class:`Spelling`."""
+"""Conversion of operators that mean the same in ONNX and OpenVINO, according to their :class:`Spelling`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
 def _read_layer_operands(
     operator: Operator, spelling: Spelling, reader: Reader, node: ir.Node
 ) -> dict[str, Any] | None:
-    """Return the operands of a node for the newest version of the layer, or None if it has no equal layer."""
+    """Return the operands of a node for the newest version of the layer, or None if no layer is equal."""
     if not operator.converts or len(node.outputs) != 1:
         return None
     names = {attribute.name or name for name, attribute in spelling.attributes.items()}

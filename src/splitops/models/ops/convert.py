@@ -58,7 +58,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 
 def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool:
-    """Return whether both dialects define the same conversion between two element types.
+    """Return whether ONNX and OpenVINO define the same conversion between two element types.
 
     OpenVINO converts to half precision via float32, and so rounds wider types twice.
     """

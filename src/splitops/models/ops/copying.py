@@ -1,4 +1,4 @@
-"""Operators that copy elements: Expand and Broadcast, ConstantOfShape, Tile, Pad, Range and Resize."""
+"""Operators that copy or create elements: Expand, Broadcast, ConstantOfShape, Tile, Pad, Range and Resize."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
         raise Unknown("the output size is adjusted")
     axes = read_axes(operands, len(shape))
     by = operands.get("by")
-    if by is None:  # in ONNX, an empty input is absent
+    if by is None:  # in ONNX, an empty input counts as absent
         by = "sizes" if "sizes" in operands and len(operands.get_entries("sizes")) else "scales"
     entries = operands.get_entries("goal" if "goal" in operands else by)
     if len(entries) != len(axes):

@@ -53,7 +53,7 @@ def is_convertible(source: ElementType, target: ElementType) -> bool:
 
 
 def convert(array: Array, source: ElementType, target: ElementType) -> Array:
-    """Convert elements of ``source`` to ``target``. Equal types return ``array`` itself.
+    """Convert elements of ``source`` to ``target``. If the types are equal, return ``array`` itself.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES as types

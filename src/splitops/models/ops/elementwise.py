@@ -1,4 +1,4 @@
-"""Operators that compute each element of the output from one element of each input.
+"""Elementwise operators, and other operators whose output has the shape of the data.
 
 Neither dialect specifies the result of Maximum, Minimum, ReLU and Clamp for NaN, and runtimes differ.
 """
@@ -307,7 +307,7 @@ OTHERS: Final = (
 def _make_unchanged(
     name: str, onnx: str | None = None, openvino: str | None = None, *, since: int = 1
 ) -> Operator:
-    """Build an operator that keeps the type and shape of its data, with its inputs in ONNX and OpenVINO."""
+    """Build an operator, given its inputs in ONNX and OpenVINO, that keeps the type and shape of its data."""
     return Operator(
         onnx=() if onnx is None else (Spelling(name, onnx, since=since),),
         openvino=() if openvino is None else (Spelling(name, openvino),),

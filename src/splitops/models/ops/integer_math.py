@@ -78,7 +78,7 @@ def multiply(left: Entry, right: Entry) -> Entry:
 def divide(left: Entry, right: Entry) -> Entry:
     """Divide a non-negative entry by a positive integer and round down. Return None for other entries.
 
-    The dialects round quotients of negative numbers differently.
+    ONNX and OpenVINO round quotients of negative numbers differently.
     """
     if not isinstance(right, int) or right < 1:
         return None

@@ -1,8 +1,8 @@
-"""Definitions of operators: what they compute, and how the versions of both dialects write them.
+"""Definitions of operators: what they compute, and how the versions of ONNX and OpenVINO write them.
 
-A :class:`Spelling` defines how a dialect sets the operands of an operator, starting with one version: as
-inputs, as attributes, or to a fixed value. Operands have the same names in every dialect and version. An
-:class:`Operator` has its spellings, and the functions that infer, fold and convert it.
+A :class:`Spelling` defines how a dialect (ONNX or OpenVINO) sets the operands of an operator, starting with
+one version: as inputs, as attributes, or to a fixed value. Operands have the same names in every dialect and
+version. An :class:`Operator` has its spellings, and the functions that infer, fold and convert it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unknown(ModelError):  # noqa: N818 - the model may be valid
 
 
 class Role(Enum):
-    """Role of an operator in rewrites. Roles are the same in both dialects."""
+    """A kind of operator that rewrites look for. ONNX and OpenVINO have the same kinds."""
 
     SPLIT = auto()
     SEQUENCE = auto()
@@ -64,7 +64,7 @@ def as_integer(value: Any) -> int:
 
 
 def as_integers(value: Any) -> list[int]:
-    """Convert a sequence, or text with commas, to a list of 64-bit integers."""
+    """Convert a sequence or comma-separated text to a list of 64-bit integers."""
     parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     return [as_integer(part) for part in parts]
 
@@ -99,9 +99,10 @@ class Attribute:
 
     Attributes:
         read: function that converts the attribute to the operand, or a mapping from text to operands.
-        default: operand if a node does not set the attribute. None omits it, and ``REQUIRED`` is an error.
+        default: operand if the attribute is not set. None omits the operand, and ``REQUIRED`` is an error.
         name: name of the attribute, if it differs from that of the operand.
-        write: function that converts the operand to the attribute. None inverts ``read`` if it is a mapping.
+        write: function that converts the operand to the attribute. None inverts ``read`` if it is a mapping,
+            and otherwise writes the operand unchanged.
     """
 
     read: Callable[[Any], Any] | Mapping[str, Any]
@@ -119,7 +120,7 @@ class Attribute:
         text = attributes.get(name)
         if text is None:
             if self.default is REQUIRED:
-                raise Unknown(f"{name} = None")
+                raise Unknown(f"no attribute {name!r}; it is required")
             return self.default
         if not callable(self.read):
             if str(text).lower() not in self.read:
@@ -131,7 +132,7 @@ class Attribute:
             raise Unknown(f"{name} = {text!r}") from error
 
     def to_attribute(self, value: Any) -> Any:
-        """Convert an operand to the attribute. Return None if there is no such value or it is the default."""
+        """Convert an operand to the attribute. Return None if it is to be omitted or cannot be expressed."""
         if self.write is not None:
             return self.write(value)
         if callable(self.read):
@@ -141,22 +142,22 @@ class Attribute:
 
 @cache
 def _parse_inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
-    """Return the name of each input, whether it is required, and whether it is repeated."""
+    """Return the name of each input of a spelling, and whether it is required and repeated."""
     return tuple((name.rstrip("?*"), name[-1] not in "?*", name[-1] == "*") for name in text.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a dialect writes an operator, starting with one version: its name, inputs and attributes.
+    """How ONNX or OpenVINO writes an operator, starting with one version: its name, inputs and attributes.
 
     Attributes:
         name: name of the operator in the dialect.
         inputs: names of the operands that are inputs, in order. ``?`` marks an optional one, ``*`` a repeated
             one.
-        attributes: attributes by operand.
-        since: first opset or operation set.
-        fixed: operands that nodes cannot set, with their value.
-        demands: attributes that are not operands, with their only supported value, which is the default.
+        attributes: attributes, keyed by operand.
+        since: first opset or operation set with this spelling.
+        fixed: operands that nodes cannot set, with their values.
+        demands: attributes that are not operands, with the default, which is their only supported value.
         versions: operation sets whose layers can be converted; None for ``since`` and all later ones.
     """
 
@@ -179,14 +180,14 @@ class Spelling:
         if declared and declared[-1][2]:
             operands[declared[-1][0]] = list(inputs)
         elif len(inputs) > len(declared) and any(value is not None for value in inputs[len(declared) :]):
-            raise Unknown(f"{len(inputs)} inputs")
+            raise Unknown(f"{len(inputs)} inputs; the maximum is {len(declared)}")
         else:
             for at, (name, required, _) in enumerate(declared):
                 value = inputs[at] if at < len(inputs) else None
                 if value is not None:
                     operands[name] = value
                 elif required:
-                    raise Unknown(f"{len(inputs)} inputs and no {name}")
+                    raise Unknown(f"{len(inputs)} inputs; {name!r} is missing")
         for name, value in self.demands.items():
             if str(attributes.get(name, value)).lower() != str(value):
                 raise Unknown(f"{name} = {attributes[name]!r}")
@@ -243,7 +244,7 @@ class Spelling:
 
 
 class Operands:
-    """Operands of one node by name: abstract values of inputs, and values of attributes.
+    """Operands of one node, keyed by name: abstract values of inputs, and values of attributes.
 
     Attributes:
         of_layer: whether the node is an OpenVINO layer. The dialects differ in details of some operators.
@@ -276,7 +277,7 @@ class Operands:
         return tensor
 
     def get_tensors(self, name: str = "values") -> list[AbstractTensor]:
-        """Return the abstract tensors of a repeated input, which must have at least one."""
+        """Return the abstract tensors of a repeated input, which must consist of one or more tensors."""
         values: list[AbstractValue] = self[name]
         tensors = [value for value in values if isinstance(value, AbstractTensor)]
         if not tensors or len(tensors) < len(values):
@@ -284,7 +285,7 @@ class Operands:
         return tensors
 
     def get_shape(self, name: str = "data") -> Shape:
-        """Return the shape of an input, whose rank must be known."""
+        """Return the shape of an input. Raise Unknown if its rank is unknown."""
         return get_shape(self.get_tensor(name))
 
     def get_type(self, name: str = "data") -> ElementType | None:
@@ -296,7 +297,7 @@ class Operands:
         return get_elements(self.get_tensor(name))
 
     def get_complete_elements(self, name: str = "data") -> Value:
-        """Return the elements of an input, which must all be known."""
+        """Return the elements of an input. Raise Unknown if not all of them are known."""
         if not self.get_tensor(name).is_complete:
             raise Unknown(f"an element of {name} is unknown")
         return self.get_elements(name)
@@ -350,14 +351,14 @@ class Operands:
 
 
 def get_shape(tensor: AbstractTensor) -> Shape:
-    """Return the shape of a tensor, whose rank must be known."""
+    """Return the shape of a tensor. Raise Unknown if its rank is unknown."""
     if tensor.shape is None:
         raise Unknown("the rank is unknown")
     return tensor.shape
 
 
 def get_elements(tensor: AbstractTensor) -> Value:
-    """Return the elements of a tensor, which must be tracked."""
+    """Return the elements of a tensor. Raise Unknown if they are not tracked."""
     if tensor.elements is None:
         raise Unknown("the elements are not tracked")
     return tensor.elements
@@ -408,7 +409,7 @@ class Operator:
     Attributes:
         onnx: spellings in ONNX, the newest first; empty if ONNX does not have the operator.
         openvino: spellings in OpenVINO, the newest first.
-        role: role in rewrites, or None.
+        role: kind of operator for rewrites, or None if no rewrite matches it.
         infer: function that infers the outputs from the operands. It may raise :class:`Unknown`.
         fold: function that computes the outputs from the operands and the arrays of all inputs. It may raise
             the ValueError, IndexError or ArithmeticError of NumPy for inputs that do not match.

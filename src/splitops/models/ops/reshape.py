@@ -39,9 +39,9 @@ def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]
     pattern = operands["shape"]
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
     if kind is not None and not kind.integer:
-        raise ModelError(f"the pattern of {writer.layer} is {kind}, not integers")
+        raise ModelError(f"the shape input of {writer.layer} is {kind}, but must be integers")
     if shape is not None and (shape < -1).any():
-        raise ModelError(f"the pattern of {writer.layer} has a negative size")
+        raise ModelError(f"the shape input of {writer.layer} has a size below -1")
     # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True

@@ -85,7 +85,7 @@ def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
 
 
 def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Shape:
-    """Return the shape of the concatenation of a sequence along ``axis``, a new axis if ``stacked`` is set.
+    """Return the shape of a sequence concatenated along ``axis``, which is a new axis if ``stacked`` is set.
 
     Examples:
         >>> from splitops.models.abstract_values import AbstractTensor
@@ -249,7 +249,7 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 def clamp(size: int, bounds: slice) -> slice:
     """Return the Python slice of the positions that ``bounds`` selects in ONNX and OpenVINO.
 
-    There, a backward slice that starts before the first position selects it. In Python, the slice is empty.
+    There, a backward slice that starts before the first position selects it. In Python, that slice is empty.
 
     Examples:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))
@@ -353,7 +353,7 @@ def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
 
 
 def _get_smaller(number: Dim, size: Dim) -> Dim:
-    """Return the smaller of two sizes."""
+    """Return the smaller of two sizes, as a range if it depends on unknown sizes."""
     if number == size or _get_max(size) <= _get_min(number) or _get_min(number) >= INT64_MAX:
         return size
     if _get_max(number) <= _get_min(size):

@@ -59,7 +59,7 @@ def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]
     axes, shape = writer.read_constant(bounds["axes"]), writer.find_shape(data)
     if axes is not None and shape is not None:
         places = [normalise_axis(int(axis), len(shape)) for axis in axes.reshape(-1)]
-        require(writer, len(set(places)) == len(places), f"has an axis twice: {places}")
+        require(writer, len(set(places)) == len(places), f"has an axis twice: axes = {places}")
     return {"data": data, **bounds}
 
 

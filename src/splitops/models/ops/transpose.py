@@ -36,7 +36,7 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     order = read_integers(writer, operands["order"], "order")
-    require(writer, all(axis >= 0 for axis in order), f"has order = {order}")
+    require(writer, all(axis >= 0 for axis in order), f"has a negative axis in its order {order}")
     return {**operands, "order": order or None}  # in OpenVINO, an empty order reverses the axes
 
 

@@ -43,7 +43,7 @@ class _Window:
         strides, dilations = operands["strides"] or [1] * axes, operands["dilations"] or [1] * axes
         begins, ends = read_pads(operands)
         auto_pad = operands["auto_pad"]
-        if auto_pad not in _EXPLICIT:  # the specifications ignore pads in the file then
+        if auto_pad not in _EXPLICIT:  # the specifications then ignore the pads in the file
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
         settings = (strides, dilations, begins, ends)

@@ -22,7 +22,7 @@ ONNX_OPSET: Final = 14
 BOOL, INT32, INT64 = (ELEMENT_TYPES[name] for name in ("bool", "int32", "int64"))
 FLOATS: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 SIZES: Final = frozenset({INT32, INT64})
-"""Integer types that wrap around in both dialects. OpenVINO does not specify this for narrower types."""
+"""Integer types that wrap around in ONNX and OpenVINO. OpenVINO does not specify this for narrower types."""
 NUMBERS: Final = FLOATS | SIZES
 INTEGERS: Final = frozenset(
     ELEMENT_TYPES[f"{sign}int{bits}"] for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -49,7 +49,7 @@ class Reader(Protocol):
 
 
 class NodeWriter(Reader, Protocol):
-    """Writes the ONNX nodes that replace a layer."""
+    """The methods with which converters of layers add ONNX nodes."""
 
     @property
     def layer(self) -> Layer:
@@ -64,14 +64,14 @@ class NodeWriter(Reader, Protocol):
         """Add a Cast, and return its output."""
 
     def add_ints(self, values: Sequence[int], /) -> ir.Value:
-        """Add a 1-D int64 constant."""
+        """Add a 1-D int64 constant with these elements."""
 
     def add_constant(self, array: npt.NDArray[Any], /) -> ir.Value:
         """Add a constant with the type, shape and elements of ``array``."""
 
 
 class LayerWriter(Reader, Protocol):
-    """Writes OpenVINO layers."""
+    """The methods with which converters of nodes add OpenVINO layers."""
 
     def add_layer(
         self,
@@ -109,14 +109,14 @@ def require_broadcast(builder: NodeWriter) -> None:
     # "none" requires equal shapes, and "pdpd" with axis -1 aligns the last axes, as NumPy and ONNX do.
     mode, axis = builder.layer.get_attribute("auto_broadcast"), builder.layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
-    require(builder, same, f"has auto_broadcast = {mode!r}")
+    require(builder, same, f"has auto_broadcast = {mode!r}, which ONNX cannot express")
 
 
 # Inputs of a layer
 
 
 def unwrap(fact: T | None, what: str) -> T:
-    """Return an inferred type, shape or size. If it is None, raise ModelError: ``what`` is unknown."""
+    """Return an inferred type, shape or size. If it is None, raise ModelError ("``what`` is unknown")."""
     if fact is None:
         raise ModelError(f"{what} is unknown")
     return fact
@@ -134,24 +134,24 @@ def require_constant(builder: NodeWriter, value: ir.Value, name: str) -> npt.NDA
 
 
 def read_integers(builder: NodeWriter, value: ir.Value, name: str = "axes") -> list[int]:
-    """Return the integers in an input, which must be constant."""
+    """Return the integers in an input, which must be a constant."""
     return [int(axis) for axis in require_constant(builder, value, name).reshape(-1)]
 
 
 def read_axis(builder: NodeWriter, value: ir.Value) -> int:
     """Return the axis in an input, which must be a constant with one element."""
     axes = read_integers(builder, value, "axis")
-    require(builder, len(axes) == 1, f"has {len(axes)} axes")
+    require(builder, len(axes) == 1, f"has {len(axes)} axes, not 1")
     return axes[0]
 
 
 def get_rank(builder: NodeWriter, value: ir.Value) -> int:
-    """Return the rank of an input, which must be known."""
+    """Return the rank of an input. Raise ModelError if it is unknown."""
     return len(unwrap(builder.find_shape(value), f"the rank of an input of {builder.layer}"))
 
 
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:
-    """Return the length of a 1-D input. If it is not known, raise ModelError: ``what`` is unknown."""
+    """Return the length of a 1-D input. If it is not known, raise ModelError ("``what`` is unknown")."""
     shape = unwrap(builder.find_shape(value), what)
     return unwrap(shape[0] if len(shape) == 1 and isinstance(shape[0], int) else None, what)
 

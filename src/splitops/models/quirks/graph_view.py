@@ -1,4 +1,4 @@
-"""Match patterns of nodes in a graph of either format. Idle nodes are skipped, as by an optimiser.
+"""Match patterns of nodes in a graph of either format. Idle nodes are skipped, as an optimiser does.
 
 An idle node copies its input, for example an Identity or an addition of 0. A pattern is one of:
 
@@ -53,7 +53,7 @@ _DOMAINS: Final = frozenset({"", "ai.onnx", DOMAIN})
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A pattern: the output of a node. ``names`` are ONNX operators, ``bind`` is a name for the output."""
+    """A pattern: the output of a node. ``names`` are ONNX operators, and ``bind`` names the output."""
 
     names: frozenset[str]
     inputs: tuple[Pattern, ...]
@@ -140,7 +140,7 @@ class GraphView:
             yield from self._match_all(values[1:], patterns[1:], found)
 
     def find_producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
-        """Return the producer of a value, past idle nodes, or None if its operator is not in ``names``."""
+        """Return the producer of a value, or None if its operator is not in ``names``. Skip idle nodes."""
         node = None if value is None else self.skip_idle(value).producer()
         return node if node is not None and self.name(node) in names else None
 
@@ -164,7 +164,7 @@ class GraphView:
         return sources[value]
 
     def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the consumers of a value, past idle nodes. ``name`` selects those of one operator."""
+        """Return the consumers of a value, skipping idle nodes. ``name`` selects those of one operator."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
@@ -212,7 +212,7 @@ class GraphView:
         return data if name in _RESHAPING or self._is_in_order(node) else None
 
     def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the operand that is left unchanged because the other one is a neutral 0 or 1, or None."""
+        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None for others."""
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:
@@ -256,7 +256,7 @@ class GraphView:
     # Splits
 
     def find_split(self, value: ir.Value | None) -> tuple[ir.Node, int] | None:
-        """Return the split that produces a value, past idle nodes, and the index of the part, or None."""
+        """Return the split that produces a value and the index of this part, or None. Skip idle nodes."""
         return None if value is None else self.editor.find_source_split(self.skip_idle(value))
 
     def is_counted(self, split: ir.Node) -> bool:
@@ -277,7 +277,7 @@ class GraphView:
 
     @cached_property
     def sliced(self) -> dict[ir.Value, list[ir.Node]]:
-        """The Slices whose outputs are used, by their data."""
+        """The Slices whose outputs are used, keyed by the value that they slice."""
         found: dict[ir.Value, list[ir.Node]] = {}
         for node in self._graph:
             if (

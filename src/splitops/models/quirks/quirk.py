@@ -59,7 +59,7 @@ class Match:
         return self.path[-1]
 
     def rewrite(self, editor: Editor) -> str | None:
-        """Rewrite the nodes so that they no longer match. Return a description, or None if impossible."""
+        """Rewrite the nodes so that they no longer match. Return a description, or None if this fails."""
         return self.quirk.rewrite(editor, self)
 
 

@@ -52,7 +52,7 @@ class InputSpec:
     def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype with which to read an array that a .npy file stores with dtype ``stored``.
 
-        If .npy does not support the element type, raw or unsigned items of its size are read as elements.
+        If .npy does not support the element type, raw or unsigned items of its size are read as its elements.
         """
         element_type = self.element_type
         if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):
@@ -105,7 +105,7 @@ def _make_input(name: str, declared: TypeProto, required: bool) -> InputSpec:
 
 
 def read_openvino_inputs(model: OpenVINOModel, where: Where) -> tuple[InputSpec, ...]:
-    """Return the declared inputs of an OpenVINO IR, which are its Parameters."""
+    """Return the declared inputs of a model in OpenVINO IR, which are its Parameters."""
     specs = []
     tensors = {name for layer in model.inputs for name in layer.outputs[0].names}
     for name, layer in zip(make_input_names(model), model.inputs, strict=True):

@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 _PLAIN: Final = "biufc"
 """Kinds of dtypes whose arrays need no conversion."""
 _MAX_CACHED: Final = 256
-"""Maximum number of valid sets of dtypes and shapes that are cached."""
+"""Maximum number of valid combinations of dtypes and shapes that are cached."""
 
 
 class Inputs(Generic[K]):
@@ -55,7 +55,7 @@ class Inputs(Generic[K]):
         return checked
 
     def _make_key(self, inputs: Mapping[str, Any]) -> tuple[object, ...] | None:
-        """Return the dtypes and shapes as a cache key, or None if the check depends on other things, too."""
+        """Return the dtypes and shapes as a cache key, or None if inputs must be checked each time."""
         if not self._remembers or type(inputs) is not dict or inputs.keys() != self._keys.keys():
             return None
         known: list[object] = []
@@ -68,7 +68,9 @@ class Inputs(Generic[K]):
 
     def _check_values(self, inputs: Mapping[str, Any], where: Where) -> dict[K, Any]:
         if not isinstance(inputs, Mapping):
-            raise ModelError(f"inputs are a {type(inputs).__name__}, not a mapping of names to arrays", where)
+            raise ModelError(
+                f"inputs have type {type(inputs).__name__}, not a mapping of names to arrays", where
+            )
         given: dict[K, str] = {}
         for name in inputs:
             keys = self._named.get(name, [])
@@ -78,7 +80,7 @@ class Inputs(Generic[K]):
             if len(keys) > 1:
                 raise ModelError(f"{len(keys)} inputs of the model are named {shown(name)}", where)
             if keys[0] in given:
-                raise ModelError(f"input {shown(name)} is passed twice, by two of its names", where)
+                raise ModelError(f"input {shown(name)} is passed twice, under two of its names", where)
             given[keys[0]] = name
         symbols: dict[str, tuple[int, str]] = {}
         checked: dict[K, Any] = {}
@@ -101,9 +103,10 @@ def _check_value(value: Any, declared: InputSpec, where: Where, symbols: dict[st
         return _check_tensor(value, declared, where, symbols)
     if not isinstance(value, list | tuple):
         raise ModelError(
-            f"input {shown(declared.name)} is a sequence, but the value is a {type(value).__name__}", where
+            f"input {shown(declared.name)} is a sequence, but its value has type {type(value).__name__}",
+            where,
         )
-    # A symbol may have another size in each element.
+    # A symbolic size may differ from one element to the next.
     return [_check_tensor(item, declared, where, {}) for item in value]
 
 

@@ -9,12 +9,12 @@ from splitops.errors import ModelError, Where
 
 MAX_ITERATIONS: Final = 1 << 22
 """Maximum number of iterations and calls in one run of a model, unless the caller sets another limit."""
-_MORE: Final = "max_iterations= allows more, as does --max-iterations on the command line"
+_MORE: Final = "set a higher limit with max_iterations= (--max-iterations)"
 
 
 @dataclass(slots=True)
 class IterationBudget:
-    """A budget for the iterations and calls in one run of a model, as a model can request any number.
+    """A budget for loop iterations and function calls in one run, since a model can request any number.
 
     Attributes:
         limit: maximum number.
@@ -32,7 +32,7 @@ class IterationBudget:
         """
         self.done += 1
         if self.done > self.limit:
-            raise ModelError(f"loops and functions run more than {self.limit} times; {_MORE}", where)
+            raise ModelError(f"loops and functions run more than {self.limit} times: {_MORE}", where)
 
     def check_calls(self, calls: int, where: Where | None = None) -> None:
         """Check the number of calls of functions before a run.
@@ -41,4 +41,4 @@ class IterationBudget:
             ModelError: ``calls`` exceeds the limit.
         """
         if calls > self.limit:
-            raise ModelError(f"functions are called {calls} times, more than {self.limit}; {_MORE}", where)
+            raise ModelError(f"functions are called {calls} times, more than {self.limit}: {_MORE}", where)

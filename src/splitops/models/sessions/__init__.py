@@ -188,7 +188,7 @@ class Session:
 
     @property
     def splits(self) -> tuple[SplitNode, ...]:
-        """The split nodes of the model."""
+        """The split nodes of the model, with the types, shapes and lengths that are known before a run."""
         return self._program.splits
 
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:

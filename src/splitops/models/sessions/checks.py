@@ -1,6 +1,6 @@
 """Check splits that a runtime does not check: their sizes and lengths become one more output of the model.
 
-It must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
+They must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
 After the run, these numbers are checked against the rules of the operators. If they break a rule, the results
 are discarded.
 """
@@ -141,7 +141,9 @@ class Checks:
 
     def _make_builder(self, node: ir.Node) -> Any:
         if node.graph is not self._editor.model.graph:
-            raise ModelError(f"{shown(label(node))} in a body cannot be checked", self._editor.locate(node))
+            raise ModelError(
+                f"{shown(label(node))} is in a body, so it cannot be checked", self._editor.locate(node)
+            )
         return self._editor.make_builder(node)
 
 
@@ -176,10 +178,10 @@ def _find_lengths_input(split_node: SplitNode) -> int | None:
 
 
 def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
-    """Bound the lengths of a split in the graph: in ONNX, negative ones become 0.
+    """Bound the lengths of a split in the graph, so that no runtime reads outside the data.
 
-    In OpenVINO, -1 becomes the remainder of the axis, but at least 0. Every runtime rejects bounded lengths
-    that do not add up.
+    In ONNX, negative lengths become 0. In OpenVINO, -1 becomes the remainder of the axis, but at least 0.
+    Every runtime rejects bounded lengths that do not add up.
     """
     at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:
@@ -198,7 +200,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
 
 
 def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, axis: int) -> ir.Value:
-    """Return the lengths with -1 replaced by the remainder of the axis, but at least by 0."""
+    """Return the lengths with -1 replaced by the remainder of the axis, or by 0 if it is negative."""
 
     def add_layer(operator: str, *inputs: ir.Value, kind: ElementType = _INT64, **data: Any) -> ir.Value:
         return builder.annotate_outputs(builder.add_node(operator, inputs, data), kind, (UNKNOWN,))[0]
@@ -213,7 +215,7 @@ def _fill_rest(builder: OpenVINOOpBuilder, lengths: ir.Value, data: ir.Value, ax
 
 
 def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
-    """Return the number of elements that a sequence needs so that every element that is read exists.
+    """Return the minimum length of a sequence in which every element that is read exists.
 
     A rewrite that reads parts of the data instead would return values even if an element does not exist.
 
@@ -226,7 +228,7 @@ def _find_min_length(node: ir.Node, split_node: SplitNode) -> int:
             position = read_constant(reader.inputs[1])
             if position is None:
                 raise ModelError(
-                    "the position in a sequence is computed, and cannot be checked", split_node.where
+                    "the position in a sequence is computed, so it cannot be checked", split_node.where
                 )
             count = max(count, int(position.item()) + 1, -int(position.item()))
     return count

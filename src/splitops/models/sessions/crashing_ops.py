@@ -34,8 +34,8 @@ class CrashRisk:
 
     Attributes:
         operators: the operators in :data:`CRASHING` that the model has.
-        certain: those that read an empty tensor in every run.
-        possible: whether one may read an empty tensor in some run.
+        certain: those of them that read an empty tensor in every run.
+        possible: whether any of them may read an empty tensor in some run.
     """
 
     operators: tuple[str, ...]
@@ -97,7 +97,7 @@ _MAKERS: Final = frozenset(
 
 
 def _is_known_nonempty(kind: Any, names: Collection[str | None]) -> bool:
-    """Return whether a value is certainly not empty."""
+    """Return whether a value is certainly not empty. Symbolic sizes in ``names`` are not 0."""
     shape = kind.shape if isinstance(kind, AbstractTensor) else None
     return shape is not None and all(_is_full(size, names) for size in shape)
 

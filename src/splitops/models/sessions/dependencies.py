@@ -22,19 +22,19 @@ from splitops.spec.operators.schemas import SourceKind
 
 _ROWS: Final = [schema for schema in SCHEMAS if schema.domain == ""]
 _COUNTING: Final = frozenset(schema.count_attribute for schema in _ROWS)
-"""Attributes with the number of parts."""
+"""Names of the attributes that set the number of parts."""
 _LENGTHS: Final = frozenset(
     one.name for schema in _ROWS for one in schema.lengths if one.kind is SourceKind.ATTRIBUTE
 )
 _MAKING_SEQUENCES: Final = frozenset(schema.name for schema in _ROWS if schema.gives_sequence)
 _LARGE: Final = 1 << 12
-"""Initializers of more bytes are not lengths: they become inputs."""
+"""Maximum bytes of an initializer that may be lengths. Larger ones become inputs."""
 _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
 """Element types of shape computations."""
 
 
 def is_split_node(node: NodeProto) -> bool:
-    """Return whether a node is of the split family."""
+    """Return whether a node is an ONNX operator of the split family."""
     return node.op_type in FAMILY[""] and not canonicalise(node.domain)
 
 
@@ -89,7 +89,7 @@ def _is_declared(value: ValueInfoProto) -> bool:
 
 
 def extract_submodel(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a model with only some ``nodes`` of the main graph.
+    """Return a model with only the given ``nodes`` of the main graph.
 
     Large or external initializers, and values that other nodes compute, become inputs.
     """

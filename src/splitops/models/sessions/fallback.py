@@ -1,4 +1,4 @@
-"""Decide whether an engine runs a model as specified: whether its known limits apply, and loops end.
+"""Decide whether an engine runs a model as specified: no known limit may apply, and loops must end.
 
 If a limit still applies after the rewrites of :mod:`splitops.models.fix`, the engine is rejected: with
 ``"auto"``, the reference runs the whole model.
@@ -198,7 +198,7 @@ def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, t
 
 
 _CHECKED_IN_GRAPH: Final = ("openvino.negative-remainder",)
-"""Limits that a check in the graph excludes if it is uncertain whether they apply."""
+"""Limits that are ignored if it is uncertain whether they apply: a check in the graph excludes them."""
 _NARROWED: Final = "openvino.narrowed-values"
 _MOVING: Final = frozenset(
     ["Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "SplitToSequence"]
@@ -208,7 +208,7 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether 64-bit data of a split fits 32 bits if the model's inputs do. Runs check the inputs."""
+    """Return whether a split's 64-bit data fits into 32 bits if the inputs do. Each run checks the inputs."""
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:
@@ -276,7 +276,7 @@ def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
 
 
 def _is_rounded(split_node: SplitNode) -> bool:
-    """Return whether ``num_outputs`` divides an axis that may be too long to be exact in float32."""
+    """Return whether ``num_outputs`` divides an axis whose size may not be exact in float32."""
     binding = split_node.binding
     division = None if binding is None else binding.division
     if binding is None or division is None or division.rule is not SizeRule.CEIL:
@@ -347,7 +347,7 @@ def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
 # Loops and functions
 
 
-COUNTED: Final = "max_iterations counts on the reference only"
+COUNTED: Final = "only the reference limits loops and functions to max_iterations"
 
 
 def find_refusal(model: ir.Model) -> str | None:
@@ -355,8 +355,8 @@ def find_refusal(model: ir.Model) -> str | None:
     trips = _count_iterations(model.graph)
     if trips <= MAX_ITERATIONS:
         return None
-    number = "that do not end" if trips == math.inf else f"of {int(trips)} iterations"
-    return f"the model has loops {number}, more than {MAX_ITERATIONS}"
+    number = f"of {trips:.0f} iterations, more than {MAX_ITERATIONS}"
+    return f"the model has loops {'that do not end' if trips == math.inf else number}"
 
 
 def _count_iterations(graph: Iterable[ir.Node]) -> float:

@@ -44,7 +44,7 @@ _IN_MEMORY: Final = "weights"
 
 
 class OnnxProgram(SessionProgram):
-    """A prepared ONNX model."""
+    """An ONNX model, prepared for an engine or for the reference evaluator."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty, because one of ``operators`` may crash, or else None."""
+    """Return an error if an input is empty, as ``operators`` may crash on it. Otherwise, return None."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None
@@ -172,7 +172,7 @@ def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> P
 
 
 def _name_nodes(nodes: Any) -> None:
-    """Name each node by its label in splitops' messages, so that runtimes report the same name."""
+    """Set the name of each node to its label in splitops' messages, so that runtimes report the same name."""
     for node in nodes:
         node.name = node_label(node)
 

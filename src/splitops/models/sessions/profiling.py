@@ -79,12 +79,12 @@ class Profile:
 
     @property
     def share_of_splits(self) -> float:
-        """Share of the splits in the total time."""
+        """Share of the total time that is spent on splits, from 0 to 1."""
         return self._share(_SPLITS)
 
     @property
     def data_movement_share(self) -> float:
-        """Share of the total time that operators other than splits spend on moving data."""
+        """Share of the total time, from 0 to 1, that operators other than splits spend on moving data."""
         return self._share(_MOVERS)
 
     def _share(self, names: frozenset[str]) -> float:

@@ -72,7 +72,7 @@ class EngineModel:
         inputs: the inputs, with their name or position in the engine.
         outputs: names of the outputs; the engine returns the numbers for ``rules`` after them.
         compiled: the compiled program.
-        where: the model, for errors.
+        where: location of the model, for errors.
         engine: name of the engine.
         defaults: values of optional inputs, if the engine does not support defaults.
         rules: the checks after each run, or None.
@@ -90,7 +90,7 @@ class EngineModel:
         """Run the model.
 
         Raises:
-            CheckError: a split is invalid, a loop does not iterate, or an input does not fit 32 bits.
+            CheckError: a split is invalid, a loop does not iterate, or an input does not fit into 32 bits.
             EngineError: the engine fails.
         """
         feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
@@ -98,14 +98,14 @@ class EngineModel:
             self._check_narrowing(feeds)
         found = self.compiled.run(feeds)
         if self.rules is not None and not self.rules.are_met(found[-1]):
-            problem = "would run a split that is not valid, or a loop without iterations"
+            problem = "would run an invalid split, or a loop without iterations"
             raise CheckError(self.engine, problem, self.where)
         return dict(zip(self.outputs, found, strict=False))
 
     def _check_narrowing(self, feeds: Mapping[Any, Any]) -> None:
         """Check that 64-bit inputs keep their values in the 32 bits in which OpenVINO's CPU computes."""
         if not all(can_fit_32_bits(value) for value in feeds.values() if isinstance(value, np.ndarray)):
-            problem = "computes in 32 bits, which an input does not fit [openvino.narrowed-values]"
+            problem = "computes in 32 bits, but an input does not fit into them [openvino.narrowed-values]"
             raise CheckError(self.engine, problem, self.where)
 
 
@@ -348,8 +348,8 @@ def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:
     """Raise the error of a split in the main graph that is invalid in every run.
 
-    Only constants and the declared types and shapes of ``inputs`` are used, as every run checks these. Other
-    declarations may be wrong.
+    Only constants and the declared types and shapes of ``inputs`` are used, since every run checks these.
+    Other declarations may be wrong.
     """
     for split_node in split_nodes:
         if split_node.where.graph is None:

@@ -57,14 +57,14 @@ def simplify(
     limit: int | None = None,
     allow_links: bool = False,
 ) -> ModelInMemory:
-    """Simplify the splits of a model. Values, element types and shapes stay the same unless ``allow`` is set.
+    """Simplify the splits of a model. Outputs stay bit-identical unless ``allow`` is set.
 
     On every input that matches the declared types and shapes, the simplified model returns the same outputs
     and fails if the model fails. A split that could fail, such as one by fixed lengths of a dynamic axis, is
-    never removed. A node that is invalid or depends on too much that is known only at run time is unchanged.
-    The rewrites run until none applies, in the main graph, in subgraphs and in model-local functions. Inputs
-    and outputs keep their names, order, types and shapes. Nodes unrelated to a split are left to general
-    simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
+    never removed. A node is unchanged if it is invalid, or if a rewrite needs values that are known only at
+    run time. The rewrites run until none applies, in the main graph, in subgraphs and in model-local
+    functions. Inputs and outputs keep their names, order, types and shapes. Nodes unrelated to a split are
+    left to general simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
 
     :func:`splitops.fix` records in the metadata that it has changed a model. Rewrites that could undo the fix
     are then off by default.
@@ -73,8 +73,8 @@ def simplify(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         rewrites: names from :data:`REWRITES`; None is all rewrites that are on by default.
-        allow: permitted changes: ``"numerics"``, the last bits of floats, which ``split-weights`` may change.
-        limit: maximum size of a constant that ``fold-constants`` creates, in bytes; None is 65536.
+        allow: permitted changes. With ``"numerics"``, ``split-weights`` may change the last bits of floats.
+        limit: maximum size of a constant that ``fold-constants`` creates, in bytes. The default is 65536.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
 
@@ -110,7 +110,7 @@ def simplify_with_report(
     limit: int | None = None,
     allow_links: bool = False,
 ) -> Simplification:
-    """Simplify a model like :func:`simplify`, and report each rewrite.
+    """Simplify a model as :func:`simplify` does, and report each rewrite.
 
     Args:
         model: as in :func:`simplify`.

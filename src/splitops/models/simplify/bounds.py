@@ -1,4 +1,4 @@
-"""Arithmetic of Slice bounds, as Python ``slice`` objects with the meaning of the bounds of an ONNX Slice."""
+"""Arithmetic of Slice bounds: Python ``slice`` objects that are read as the bounds of an ONNX Slice."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, ra
 
 
 def find_stride(taken: Collection[range], size: int) -> int | None:
-    """Return the least n > 1 for which ``taken`` has all ranges of :func:`list_strided_ranges`, or None.
+    """Return the smallest n > 1 for which ``taken`` has all ranges of :func:`list_strided_ranges`.
 
-    ``size`` must be a multiple of n.
+    Only divisors of ``size`` are considered. Return None if none of them qualifies.
 
     Examples:
         >>> find_stride([range(1, 6, 2), range(0, 6, 2)], 6), find_stride([range(0, 6, 2)], 6)
@@ -96,7 +96,7 @@ def find_stride(taken: Collection[range], size: int) -> int | None:
 
 
 def list_strided_ranges(step: int, size: int) -> list[range]:
-    """Return the positions of an axis as ``step`` ranges in steps of ``step``, one for each start.
+    """Split the positions of an axis into ``step`` ranges of stride ``step``, one for each start.
 
     Examples:
         >>> list_strided_ranges(2, 6)

@@ -21,7 +21,7 @@ from splitops.models.split_nodes.static_facts import (
 from splitops.spec.sizes.dims import Shape, to_exact
 
 Item = tuple[ir.Node, int] | None
-"""The split and the index of a Concat input that is a part on the same axis. None for other inputs."""
+"""The split and the part index of a Concat input, if it is a part on the same axis. None for other inputs."""
 
 
 def cancel_split_concat(node: ir.Node, editor: Editor) -> None:
@@ -95,7 +95,7 @@ def _replace_whole_splits(node: ir.Node, items: Sequence[Item], editor: Editor) 
 
 
 def _merge_runs(node: ir.Node, editor: Editor) -> None:
-    """Merge runs of adjacent parts of one split, used only by Concats, into one part each.
+    """Merge each run of adjacent parts that only one Concat uses into one part of the split.
 
     All Concats of the split are rewritten at once, so that the work is linear in its number of parts.
     """
@@ -113,7 +113,7 @@ def _merge_runs(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_runs(node: ir.Node, editor: Editor) -> dict[ir.Node, list[range]]:
-    """Return the index ranges of adjacent parts that only this Concat uses, by their split."""
+    """Return the index ranges of adjacent parts that only this Concat uses, keyed by split."""
     items, spans = _read_items(node, editor), dict[ir.Node, list[range]]()
     for run in find_runs(items):
         item = items[run.start]
@@ -266,7 +266,7 @@ def merge_concats(node: ir.Node, editor: Editor) -> None:
 
 
 def _find_outer(node: ir.Node, editor: Editor) -> ir.Node | None:
-    """Return the Concat into which a Concat can be merged, or None."""
+    """Return the Concat into which a Concat can be merged, or None if there is none."""
     reader = editor.find_sole_consumer(node.outputs[0])
     if reader is None or editor.find_role(reader) is not Role.CONCAT or reader.graph is not node.graph:
         return None

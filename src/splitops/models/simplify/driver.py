@@ -1,4 +1,4 @@
-"""The driver of a simplification: infer the model and apply rewrites, repeatedly until none applies."""
+"""The driver of a simplification: infer the model and apply rewrites until none applies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from splitops.models.simplify.registry import Rewriting
 from splitops.models.simplify.report import Simplification
 
 _MAX_ROUNDS: Final = 64
-"""Maximum number of passes. Two are usual."""
+"""Maximum number of passes over a model. Two usually suffice."""
 _ENDS: Final = frozenset({"Parameter", "Result", "Const"})
 """Layer types of OpenVINO IR that are not counted as nodes."""
 
@@ -41,7 +41,7 @@ def simplify_copy(
 
 
 def replace_model(found: Simplification, model: ModelProto | ir.Model | OpenVINOModel) -> Simplification:
-    """Return a report with a later version of the simplified model, and with its number of nodes."""
+    """Return the report with ``model``, a later version of the simplified model, and its number of nodes."""
     nodes = count_nodes(CheckedModel.read(model, weights=False).nodes)
     return replace(found, model=model, nodes_after=nodes)
 

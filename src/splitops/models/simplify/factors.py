@@ -76,7 +76,7 @@ class Factored:
         return True
 
     def _pop_factors(self, factors: list[Factor], size: Dim) -> Axis | None:
-        """Remove and return the first factors, with product ``size``, or None. The last may be divided."""
+        """Pop factors with product ``size``, dividing the last if needed. Return None if this fails."""
         if not isinstance(size, int):
             return [factors.pop(0)] if factors and is_same_size(factors[0].size, size) else None
         popped: Axis = []
@@ -127,7 +127,7 @@ def _replace(axis: Axis, factor: Factor, others: Sequence[Factor]) -> Axis:
 
 
 def find_moves(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] | None:
-    """Return a short list of moves from ``source`` to ``target``, or None if no Reshape can set a shape.
+    """Return a short list of moves from ``source`` to ``target``, or None if a Reshape cannot express one.
 
     Examples:
         >>> factored = Factored((5, 24))

@@ -114,7 +114,10 @@ def _hoist(above: list[ir.Node], partition: AxisPartition, editor: Editor) -> bo
 
 
 def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartition | None:
-    """Return the partition of an axis by a split or by Gathers of all positions, or None if it is unknown."""
+    """Return the partition of an axis by a split or by Gathers of all positions, or None for other nodes.
+
+    The split must be valid for every size of the axis, and must not have empty parts.
+    """
     facts = editor.read_split_facts(node)
     if facts is not None:
         sizes = facts.sizes
@@ -135,7 +138,7 @@ def find_partition(node: ir.Node, data: ir.Value, editor: Editor) -> AxisPartiti
 def plan_hoist(
     chain: Sequence[ir.Node], partition: AxisPartition, editor: Editor
 ) -> tuple[int, list[HoistedPart]] | None:
-    """Return the axis and the parts of a split before ``chain`` that equals ``partition``, or None."""
+    """Return the axis and parts of an equivalent split before ``chain``, or None if there is none."""
     source = chain[0].inputs[0]
     shape = None if source is None else find_shape(source)
     if shape is None:

@@ -1,4 +1,4 @@
-"""Rewrites of splits that depend on the sizes of their parts and on the parts that are used."""
+"""Rewrites of splits based on the sizes of their parts, and on which parts are used."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class SplitPass(ir.passes.InPlacePass):
     Args:
         name: name of the rewrite.
         roots: roles of the nodes that are passed to ``rewrite``.
-        rewrite: rewrites a node and the nodes around it if its pattern matches.
+        rewrite: function that rewrites a node and the nodes around it if its pattern matches.
     """
 
     def __init__(self, name: str, roots: frozenset[Role], rewrite: Callable[[ir.Node, Editor], None]) -> None:
@@ -52,7 +52,7 @@ class SplitPass(ir.passes.InPlacePass):
 
 
 def find_order_error(model: ir.Model) -> str | None:
-    """Return a message if a node or graph output uses a value before it is produced, or None."""
+    """Return an error message if a value is used before a node produces it, or None if the order is valid."""
     found = (_find_order_error(owner, set()) for owner in (model.graph, *model.functions.values()))
     return next(filter(None, found), None)
 

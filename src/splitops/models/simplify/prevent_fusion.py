@@ -14,8 +14,10 @@ def prevent_fusion(node: ir.Node, editor: Editor) -> None:
 
 
 def set_equal_lengths(node: ir.Node, editor: Editor) -> None:
-    """Set the lengths of Splits that onnxruntime would merge wrongly, since they look equal without them."""
-    _prevent_matches(node, editor, "onnxruntime", "onnxruntime takes it for another split of the same data")
+    """Set the lengths of Splits that onnxruntime would wrongly merge, as they look equal without lengths."""
+    _prevent_matches(
+        node, editor, "onnxruntime", "onnxruntime would merge it with another split of the same data"
+    )
 
 
 def _prevent_matches(node: ir.Node, editor: Editor, runtime: str, reason: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NUMERICS: Final = "numerics"
 
 ALLOWANCES: Final[Mapping[str, str]] = MappingProxyType({NUMERICS: "the last bits of floats may change"})
-"""Changes that a caller can allow, keyed by name. Without them, rewrites keep every bit."""
+"""Changes that a caller can allow, keyed by name. Without them, outputs stay bit-identical."""
 
 DEFAULT_LIMIT: Final = 1 << 16
 """Default maximum size of a constant that ``fold-constants`` creates, in bytes."""
@@ -28,9 +28,9 @@ class Rewriting:
     """A rewrite and the conditions of its use.
 
     Attributes:
-        name: name for users. With underscores, it is the name of the function.
-        summary: one line for users.
-        roots: roles of the nodes on which the function is called.
+        name: name that users pass. With underscores, it is the name of the function.
+        summary: one-line description for users.
+        roots: kinds of operators (names of ``Role``) on which the function is called.
         module: module of the function, in :mod:`splitops.models.simplify`.
         default: whether it is applied if the caller names no rewrites.
         openvino: whether it applies to OpenVINO models.
@@ -78,52 +78,52 @@ _slices: Final = partial(Rewriting, module="slices")
 _weights: Final = partial(Rewriting, module="weights")
 
 _REWRITES: Final = (
-    _parts("remove-whole-part", "replace a split with one non-empty part by its data", _SPLIT),
+    _parts("remove-whole-part", "replace a split that has one non-empty part with its data", _SPLIT),
     _constants(
         "fold-constants",
-        "replace parts of constants and of known shapes by constants",
+        "replace parts of constants and of known shapes with constants",
         _SPLIT,
         options=("limit",),
     ),
     _constants(
-        "split-initializers", "replace a constant that only a split uses by one constant per part", _SPLIT
+        "split-initializers", "replace a constant that only a split uses with one constant per part", _SPLIT
     ),
-    _parts("fold-empty-parts", "replace used empty parts by constants", _SPLIT),
+    _parts("fold-empty-parts", "replace used empty parts with constants", _SPLIT),
     _sequences(
         "replace-sequences",
-        "replace uses of the sequence of a SplitToSequence by uses of its parts or data",
+        "replace uses of the sequence of a SplitToSequence with uses of its parts or data",
         ("SEQUENCE",),
         openvino=False,
         undoes_fixes=True,
     ),
-    _slices("remove-whole-slice", "replace a Slice of whole axes by its data", _SLICE),
+    _slices("remove-whole-slice", "replace a Slice of whole axes with its data", _SLICE),
     _slices("merge-slices", "merge a Slice into the Slices that use it, if nothing else does", _SLICE),
     _slices(
         "replace-strided-slices",
-        "replace Slices in steps of n, from each of the first n positions, by Reshape, Split and Squeezes",
+        "replace Slices in steps of n, from each of the first n positions, with Reshape, Split and Squeezes",
         _SLICE,
         undoes_fixes=True,
     ),
     _slices(
         "replace-slices",
-        "replace Slices that together are a whole axis by a Split",
+        "replace Slices that together cover an axis with a Split",
         _SLICE,
         undoes_fixes=True,
     ),
     _slices(
         "replace-gathers",
-        "replace Gathers of neighbouring positions that together are a whole axis by a Split",
+        "replace Gathers of adjacent positions that together cover an axis with a Split",
         _GATHER,
         undoes_fixes=True,
     ),
     _slices(
         "replace-scalar-gathers",
-        "replace Gathers of each position of an axis by a Split and Squeezes: more nodes, off by default",
+        "replace Gathers of each position of an axis with a Split and Squeezes (more nodes; off by default)",
         _GATHER,
         default=False,
         undoes_fixes=True,
     ),
-    _concat("remove-single-concat", "replace a Concat of one value by the value", _CONCAT),
+    _concat("remove-single-concat", "replace a Concat of one value with that value", _CONCAT),
     _concat(
         "merge-concats",
         "merge a Concat into the Concat on the same axis that uses it, if nothing else does",
@@ -131,7 +131,7 @@ _REWRITES: Final = (
     ),
     _concat(
         "cancel-concat-split",
-        "replace parts of a split Concat by its inputs, if they have the same boundaries",
+        "replace parts of a split Concat with its inputs, if they have the same boundaries",
         _SPLIT,
     ),
     _concat("cancel-split-concat", "remove splits of parts that are concatenated in order", _CONCAT),
@@ -146,22 +146,24 @@ _REWRITES: Final = (
     ),
     _moves(
         "merge-reshapes",
-        "replace a chain of Reshapes and Transposes by the shortest equal chain",
+        "replace a chain of Reshapes and Transposes with a shorter equivalent chain",
         ("RESHAPE", "TRANSPOSE"),
     ),
     _weights(
         "split-weights",
-        "replace a split product by products with parts of the constant weights; floats only if allowed",
+        "replace a split product with products of parts of the constant weights; floats only if allowed",
         _DIVIDES,
         options=("allow",),
     ),
     _parts(
         "remove-unused-parts",
-        "remove unused parts; replace a split with one used part by a Slice",
+        "remove unused parts; replace a split that has one used part with a Slice",
         _SPLIT,
         undoes_fixes=True,
     ),
-    _parts("shorten-lengths", "replace lengths by an equal number of parts", _SPLIT, undoes_fixes=True),
+    _parts(
+        "shorten-lengths", "replace lengths with an equivalent number of parts", _SPLIT, undoes_fixes=True
+    ),
     _prevent_fusion(
         "set-equal-lengths",
         "set the lengths of splits that onnxruntime would merge wrongly",
@@ -178,7 +180,7 @@ _REWRITES: Final = (
 )
 
 REWRITES: Final[Mapping[str, Rewriting]] = MappingProxyType({row.name: row for row in _REWRITES})
-"""Every rewrite, keyed by name, in the order in which they are tried on a node."""
+"""All rewrites, keyed by name, in the order in which they are tried on a node."""
 
 
 def select_rewrites(names: Iterable[str] | None, *, keep_fixes: bool = False) -> tuple[Rewriting, ...]:

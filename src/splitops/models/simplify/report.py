@@ -39,7 +39,7 @@ class Simplification(ModelReport):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each rewrite was applied, keyed by its name."""
+        """Number of applications of each rewrite, keyed by its name."""
         return Counter(change.rewrite for change in self.changes)
 
     def __str__(self) -> str:

@@ -48,8 +48,9 @@ def replace_sequences(node: ir.Node, editor: Editor) -> None:
         return
     if needless:
         editor.remove(node)
-    words = ", ".join(dict.fromkeys(reader.op_type for reader in done)) or "nothing"
-    editor.record(where, before, work.describe(), f"{words} can read the parts without a sequence")
+    words = ", ".join(dict.fromkeys(reader.op_type for reader in done))
+    reason = f"{words} can read the parts without a sequence" if words else "the sequence is not read"
+    editor.record(where, before, work.describe(), reason)
 
 
 class _Work:
@@ -116,7 +117,7 @@ class _Work:
         self.made.append("its length")
 
     def _is_inverse(self, reader: ir.Node) -> bool:
-        """Return whether a ConcatFromSequence returns the data. It fails if the sequence is empty."""
+        """Return whether a ConcatFromSequence always undoes the split. It fails if the sequence is empty."""
         facts, size = self.facts, self.facts.size
         least = size if isinstance(size, int) else size.lo
         return (
@@ -175,7 +176,7 @@ class _Work:
                 self.made += ["Concat"] if is_operator(reader, "ConcatFromSequence") else []
 
     def _is_gather(self, reader: ir.Node) -> bool:
-        """Return whether a SequenceAt becomes a Gather."""
+        """Return whether a node is a SequenceAt that becomes a Gather."""
         if not is_operator(reader, "SequenceAt") or not self._single:
             return False
         return self.facts.squeeze or not self.facts.parts or find_position(reader) is None

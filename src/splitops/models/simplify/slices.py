@@ -40,7 +40,7 @@ def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
 def merge_slices(node: ir.Node, editor: Editor) -> None:
     """Merge a Slice into the Slices that use it, if nothing else does.
 
-    If both slice the same axis, one pair of bounds must have the same effect for all values of its size.
+    If both slice the same axis, one pair of bounds must have the same effect for every size of the axis.
     """
     data, part = node.inputs[0], node.outputs[0]
     shape = None if data is None else find_shape(data)
@@ -94,7 +94,7 @@ def _describe_slice(bounds: dict[int, slice]) -> str:
 
 
 def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int, range] | None:
-    """Return the only axis that a Slice does not select whole, and its positions, or None."""
+    """Return the result of :func:`find_sliced_axis` for a Slice, or None if its bounds are unknown."""
     bounds = editor.read_slices(node, len(shape))
     return None if bounds is None else find_sliced_axis(bounds, shape)
 
@@ -108,7 +108,7 @@ def _read_inner_sizes(shape: Shape, axis: int) -> tuple[int, ...] | None:
 # Nodes that select positions on an axis of a tensor, and together cover the axis
 
 ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
-"""Returns the axis and the positions that a node selects, or None if they are not of the required kind."""
+"""Function that returns the axis and the positions that a node selects, or None if it does not match."""
 
 
 def replace_slices(node: ir.Node, editor: Editor) -> None:
@@ -191,7 +191,7 @@ def _replace_by_split(
 
 
 def _partition_axis(taken: Iterable[range], size: int) -> list[range]:
-    """Return those of ``taken`` that exactly cover an axis, in order, or an empty list if there are none."""
+    """Return the ranges in ``taken`` that exactly cover an axis, in order. The list is empty if none do."""
     found = partition([(positions.start, positions.stop) for positions in taken], size)
     return [range(begin, end) for begin, end in found or ()]
 

@@ -20,7 +20,7 @@ from splitops.models.simplify.registry import NUMERICS
 
 
 def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) -> None:
-    """Replace a split matrix product or convolution with one for each part of its constant weights.
+    """Replace a split matrix product or convolution with one product per part of its constant weights.
 
     A constant bias, Reshapes and Transposes may be between the product and the split. A runtime may add
     products of floats in another order if the matrix has another size. Floats are therefore rewritten only if
@@ -63,9 +63,9 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
 
 
 def _find_product(value: ir.Value, axis: int, editor: Editor) -> list[ir.Node] | None:
-    """Return the product that computes a value, then the Add of a constant bias if there is one.
+    """Return the nodes that compute a value: a product and, if there is one, the Add of a constant bias.
 
-    Return None if no product computes the value, or if its weights cannot be split.
+    Return None if there is no product, if it has other uses, or if its weights do not determine the axis.
     """
     nodes: list[ir.Node] = []
     while True:

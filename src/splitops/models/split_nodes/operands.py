@@ -23,7 +23,7 @@ T = TypeVar("T")
 def make_operand_facts(
     schema: OperatorSchema, axis: int, division: Division | None, *, squeeze: bool | None = False
 ) -> tuple[dict[str, Any], list[Fact | None]]:
-    """Return the attributes and constant inputs with which an operator version sets an axis and a division.
+    """Return the attributes and constant inputs that set an axis and a division in an operator version.
 
     The inputs are in the operator's order. The data and absent inputs are None. Absent optional inputs at the
     end are left out. If ``division`` is None, no lengths are set. ``squeeze`` drops the axis from the parts.
@@ -75,7 +75,7 @@ def make_operands(
 ) -> tuple[dict[str, Any], list[T | None]]:
     """Return the attributes and inputs of a split node; see :func:`make_operand_facts`.
 
-    ``data`` is the first input. ``constant`` creates another one from its elements and its parameter name.
+    ``data`` is the first input. ``constant`` creates the others, each from its elements and parameter name.
     """
     attributes, facts = make_operand_facts(schema, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [

@@ -177,7 +177,7 @@ class SplitNode:
     def may_be_unbind(self) -> bool:
         """Whether the specification and the runtimes may disagree about the output.
 
-        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. By the
+        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. In the
         specification, keepdims has no effect with chunks; PyTorch and onnxruntime drop the axis. splitops
         runs the node as specified, and rewrites it only if the user requests it.
 

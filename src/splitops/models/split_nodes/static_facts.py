@@ -1,8 +1,8 @@
 """Static facts of splits, and the decisions of rewrites that depend only on sizes.
 
 On every input that matches the declared types and shapes, a simplified model must return the same outputs
-and fail if the original fails. A split that could fail, such as one by fixed lengths of a dynamic axis, must
-therefore not be removed: see :func:`is_always_valid`.
+and fail if the original fails. A split that could fail, such as a split of a dynamic axis by fixed lengths,
+must therefore not be removed: see :func:`is_always_valid`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_OUTPUTS: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts:
-    """The statically known facts of a split.
+    """The properties of a split that are known without running the model.
 
     Attributes:
         axis: split axis, in [0, rank).
@@ -70,7 +70,7 @@ class SplitFacts:
 
     @property
     def removable(self) -> bool:
-        """Whether the split is valid for every possible size of the axis, so removing it hides no error."""
+        """Whether the split is valid for every possible size of the axis: removing it hides no error."""
         return is_always_valid(self.division, self.size)
 
 
@@ -129,7 +129,7 @@ def is_same_size(left: Dim, right: Dim) -> bool:
 
 
 def find_whole_part(parts: Sequence[Dim]) -> int | None:
-    """Return the index of the only part or of the only one that may be non-empty; None if there is neither.
+    """Return the index of the only part, or of the only part that may be non-empty. Return None otherwise.
 
     Examples:
         >>> [find_whole_part(parts) for parts in ([0, 6, 0], [3, 3], [UNKNOWN], [0, UNKNOWN])]
@@ -218,7 +218,9 @@ def find_runs(items: Sequence[tuple[Hashable, int] | None]) -> list[Group]:
 
 
 def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | None:
-    """Return the range of pieces that makes up each part, or None if a part ends in a piece or a size is 0.
+    """Return the range of pieces that makes up each part.
+
+    Return None if a part ends inside a piece, if a size is 0, or if the sums of the sizes differ.
 
     Examples:
         >>> group_pieces([2, 1, 3], [3, 3])
@@ -317,7 +319,7 @@ def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> lis
 def find_byte_ranges(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
 ) -> list[tuple[tuple[int, ...], int, int]] | None:
-    """Return the shape, byte offset and byte size of each part. Return None if one is not contiguous bytes.
+    """Return the shape, byte offset and byte size of each part, or None if one is not a run of whole bytes.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES

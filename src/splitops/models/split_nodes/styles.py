@@ -35,7 +35,7 @@ class ConversionTarget:
         """Return the split operators of the target that can replace ``like``, those of the same name first.
 
         They return a sequence if and only if ``like`` does, unless the target has none of this kind. Raise
-        OperatorError if ``like`` has the domain of the target and its opset is too old for the operator.
+        OperatorError if ``like`` is in the domain of the target, but the target's opset is too old for it.
         """
         if like.domain == self.domain:
             schema(like.name, self.opset, self.domain)

@@ -69,7 +69,7 @@ class Way:
             a tree, the maximum number of outputs of each Split.
         is_kept: whether the node already has this form.
         is_computed: whether other nodes compute or convert the lengths.
-        bounds: begin and end of each Slice; negative bounds count from the end, and None is the end itself.
+        bounds: start and end of each Slice; negative bounds count from the end, and None is the end itself.
             If empty, the graph computes them.
         cast_type: element type of the data between the Casts.
         lengths_type: element type of lengths that are computed or known only at run time.
@@ -122,7 +122,7 @@ def iter_ways(
         split_node: the split node.
         target: target of the conversion.
         prefer: style that comes first.
-        must_differ: whether a runtime would merge the node with another one if it set no lengths, see
+        must_differ: whether a runtime would merge the node with another one if it set no lengths; see
             :mod:`splitops.models.quirks`.
         keep: whether the unchanged node is included.
 
@@ -183,16 +183,16 @@ def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
     return rule_error(
         str(split_node.schema),
         rule,
-        "keepdims = 0 is set with chunks of 1: the specification ignores it, PyTorch and onnxruntime do not",
-        f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}",
+        "keepdims = 0 is set with chunks of 1",
+        f"PyTorch and onnxruntime interpret that differently from the specification; {UNBIND_REPAIRS}",
         where=split_node.where,
     )
 
 
 def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
-    """Raise RuleError if a split refers to attributes of the enclosing function.
+    """Raise RuleError if an attribute of a split is a reference to an attribute of the enclosing function.
 
-    Its axis and lengths may refer to such attributes.
+    References for the axis and the lengths are allowed.
     """
     movable = {source.name for source in split_node.schema.lengths} | {schema.axis.name}
     for name, reference in split_node.references.items():
@@ -200,7 +200,7 @@ def _reject_references(split_node: SplitNode, schema: OperatorSchema) -> None:
             raise rule_error(
                 str(schema),
                 Rule.OPERATOR_VERSION,
-                f"{name} is attribute {reference!r} of the function's caller",
+                f"{name} refers to attribute {reference!r} of the function, which each call may set",
                 f"{schema} needs its value: inline the function, or set {name} in it",
                 where=replace(split_node.where, attribute=name),
             )
@@ -215,7 +215,7 @@ class _Search:
     prefer: SplitStyle
     must_differ: bool
     against: dict[bool, RuleError] = field(default_factory=dict)
-    """The first error (False) and the first minor one (True), which is reported only if there is no other."""
+    """The first error of each kind, keyed by whether it is minor. A minor one is reported only if alone."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -226,7 +226,10 @@ class _Search:
         self.size = size if isinstance(size, int) else None
 
     def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
-        """Yield the ways, the simplest first. If the style is SAME and the node can stay, yield only that."""
+        """Yield the ways, the simplest first.
+
+        If the style is SAME and the node can stay, yield only the way that keeps it.
+        """
         kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
             taken = self.must_differ and kept.lengths is not None and kept.lengths.rule is schema.count_rule
@@ -248,9 +251,9 @@ class _Search:
             yield kept
 
     def _find_unchanged(self) -> Way | None:
-        """Return the way that keeps the node as it is, or None.
+        """Return the way that keeps the node unchanged.
 
-        It is None if the target has another operator, rejects the node, or interprets it differently.
+        Return None if the target has another operator, rejects the node, or interprets it differently.
         """
         split_node, binding, schema = self.split_node, self.binding, self.schemas[0]
         if schema.domain != split_node.schema.domain or schema.name != split_node.schema.name:
@@ -332,7 +335,7 @@ class _Search:
     def _iter_nodes(
         self, schema: OperatorSchema, division: Division, data: Fact, kind: Kind = Kind.NODE
     ) -> Iterator[Way]:
-        """Yield a node of version ``schema`` that sets a division, if it is valid and has the same parts."""
+        """Yield the way to set ``division`` on a node of version ``schema`` if it is valid and equivalent."""
         if division.rule not in schema.size_rules:
             uneven = "is uneven" if self.size is not None else "divides an axis of unknown size"
             got = f"{describe_division(division, self._get_subject(division))} {uneven}"
@@ -434,7 +437,7 @@ class _Search:
         return frozenset()
 
     def _iter_computed_lengths(self) -> Iterator[Way]:
-        """Yield nodes whose lengths the graph computes from the size of the axis at run time."""
+        """Yield ways to write a node whose lengths the graph computes from the axis size at run time."""
         binding, division = self.binding, self.binding.division
         assert division is not None
         if self.size is not None or binding.schema.gives_sequence or division.rule is SizeRule.EXPLICIT:

@@ -1,7 +1,7 @@
-"""``dcp``: safetensors files of PyTorch's distributed checkpoints, which it loads on any mesh of devices.
+"""``dcp``: PyTorch's distributed checkpoints in safetensors files. PyTorch loads them on any device mesh.
 
-Each piece has the name of its tensor, and the metadata of its file has its offsets. A name appears once in a
-file, so the second piece of a tensor on a rank is stored in another file.
+Each piece has the name of its tensor; the metadata of the file has its offsets. A name can appear only once
+in a file, so the second piece of a tensor on a rank is stored in another file.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from splitops.sharding.placements import (
 from splitops.sharding.tensor_sharding import Piece, Shard, TensorSharding, shard_extents
 
 NAME: Final = re.compile(r"shard-(\d{5,})-model-(\d{5,})-of-(\d{5,})\.safetensors")
-"""File name: the rank from 1, the part, and the number of parts."""
+"""Pattern of file names. The groups are the rank (from 1), the part, and the number of parts."""
 INFO: Final = "DCP_SHARDING_INFO"
 OFFSETS: Final = "saved_offsets"
 
 
 def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
-    """Return the one folder that all ranks share, for any number of ``ranks``."""
+    """Return only the common folder, which all ranks share."""
     return ("",)
 
 
 def iter_files(placements: Placements) -> Iterator[LaidFile]:
     """Lay out the files of all ranks, one at a time."""
     numbers, kinds = placements.kinds
-    # By rank and turn, then by the id of a sharding: a sharding of its piece in this turn, and the offset.
+    # In each turn, a rank stores one piece of each tensor. Keyed by rank and turn, then by the id of a
+    # sharding: the sharding of this piece alone, and the offset of the piece.
     turns: dict[tuple[int, int], dict[int, tuple[TensorSharding, int]]] = {}
     for cut in {id(cut): cut for _, cut in kinds}.values():
         for rank, turn, alone, begin in _isolate_pieces(cut):
@@ -77,7 +78,7 @@ def _find_members(placements: Placements, cuts: Collection[int]) -> list[Table]:
 
 
 def _isolate_pieces(cut: TensorSharding) -> list[tuple[int, int, TensorSharding, int]]:
-    """Return for each piece its first rank, its turn on that rank, a sharding only of it, and its offset."""
+    """Return, for each piece, its first rank, its turn on it, the sharding of it alone, and its offset."""
     found: list[tuple[int, int, TensorSharding, int]] = []
     turns: dict[int, int] = {}
     for rank, piece in cut.holders or ((0, None),):  # an empty tensor has no pieces

@@ -34,7 +34,7 @@ def make_folder_name(rank: int, ranks: int) -> str:
 
 
 def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
-    """Return one folder per rank."""
+    """Return the folder of each rank."""
     return tuple(make_folder_name(rank, ranks) for rank in range(ranks))
 
 

@@ -32,7 +32,7 @@ _FUSIONS: Final = Fusions(
 
 
 def list_sidecar_folders(ranks: int) -> tuple[str, ...]:
-    """Return the one folder that all ranks share, for any number of ``ranks``."""
+    """Return only the common folder, which all ranks share."""
     return ("",)
 
 
@@ -77,7 +77,7 @@ def _group_tensors(names: Sequence[str]) -> list[int | FusedGroup]:
 def _iter_rank_tensors(
     placements: Placements, group: int | FusedGroup, rank: int
 ) -> Iterator[tuple[StoredTensor, list[tuple[int, int]]]]:
-    """Yield the tensor that a rank stores for a group, if any, with the offset of each member in bytes."""
+    """Yield the tensor that a rank stores for a group, if any, and the index and offset of each member."""
     members = {(0, 0): group} if isinstance(group, int) else group.members
     own = {place: i for place, i in members.items() if placements.cuts[i].shards[rank] is not None}
     shards = {i: make_rank_tensor(placements.tensors[i], placements.cuts[i], rank) for i in own.values()}

@@ -1,4 +1,4 @@
-"""Tables of the package: plans of transformers and vLLM, and rules for fused tensors, by model type.
+"""Tables of sharding plans (of transformers and vLLM) and of rules for fused tensors, by model type.
 
 ``python -m dev.tools.transformers_plans`` generates ``transformers.json`` from an installed transformers,
 which splitops itself does not import.
@@ -31,7 +31,7 @@ def read_table(name: str) -> Mapping[str, Any]:
 
 
 def find_declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the tensor-parallel style of tensors by glob, as the model's class in transformers declares it.
+    """Return tensor-parallel styles, keyed by glob, as the model's class in transformers declares them.
 
     Examples:
         >>> find_declared_plan({"architectures": ["LlamaForCausalLM"]})["model.layers.*.self_attn.o_proj.*"]
@@ -51,7 +51,7 @@ def find_declared_plan(config: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def find_engine_plan(config: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the sharding rules of vLLM for the modules of a model, by glob."""
+    """Return the rules by which vLLM shards the modules of a model, keyed by glob."""
     known = read_table("vllm.toml")
     parts = known["models"][check_known(config)]
     return {glob: rule for part in parts for glob, rule in known["modules"][part].items()}
@@ -81,7 +81,7 @@ def check_known(config: Mapping[str, Any], names: Collection[str] = ()) -> str:
     if "model.embed_tokens.weight" in names and tied == ("lm_head.weight" in names):
         raise PlanError(
             f"config.json sets tie_word_embeddings = {str(tied).lower()}, but the checkpoint has "
-            f"{'a' if tied else 'no'} lm_head.weight: vLLM would not load these ranks"
+            f"{'an' if tied else 'no'} lm_head.weight: vLLM would not load these ranks"
         )
     return found
 
@@ -110,7 +110,7 @@ def find_fusions(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _check_by_rows(stated: Any, rules: Sequence[Mapping[str, Any]]) -> None:
-    """Check that quantised weights and their scales can be fused by rows. Raise PlanError otherwise."""
+    """Check that ``stated``, a ``quantization_config``, allows fusing weights and their scales by rows."""
     method = stated.get("quant_method") if isinstance(stated, Mapping) else None
     unpacked = ("float-quantized", "int-quantized", "naive-quantized")
     known = method in ("modelopt", "nvfp4") or (

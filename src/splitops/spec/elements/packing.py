@@ -47,7 +47,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Storage of ``count`` elements in ``size`` bytes: by ``fields``, or as one bit stream without them."""
+    """Storage of ``count`` elements in ``size`` bytes: as ``fields``, or as one bit stream if it has none."""
 
     count: int
     size: int

@@ -33,8 +33,8 @@ def schema(name: str, opset: int | None = None, domain: str | None = None) -> Op
 
     Args:
         name: name of the operator, for example ``"Split"`` or ``"VariadicSplit"``.
-        opset: number of the opset that a model imports; None is the newest.
-        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
+        opset: number of the opset that a model imports; None for the newest.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None for the first of them that has the operator.
 
     Raises:
         OperatorError: the domain has no such operator (``op.unknown``), or the opset is older than the
@@ -73,7 +73,7 @@ def versions(domain: str, opset: int | None = None) -> tuple[OperatorSchema, ...
 
     Args:
         domain: ``""`` or ``"openvino"``.
-        opset: number of the opset; None is the newest.
+        opset: number of the opset; None for the newest.
 
     Examples:
         >>> [str(row) for row in versions("", 10)], [str(row) for row in versions("openvino")]
@@ -91,7 +91,7 @@ def history(name: str, domain: str | None = None) -> tuple[OperatorSchema, ...]:
 
     Args:
         name: name of the operator, for example ``"Split"`` or ``"VariadicSplit"``.
-        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None for the first of them that has the operator.
 
     Raises:
         OperatorError: the domain has no such operator (``op.unknown``).
@@ -138,7 +138,7 @@ def difference(name: str, old: int, new: int, domain: str | None = None) -> Diff
         name: name of the operator, for example ``"Split"``.
         old: number of the first opset.
         new: number of the second opset.
-        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None is the first of them that has the operator.
+        domain: ``""`` or ``"ai.onnx"``, or ``"openvino"``; None for the first of them that has the operator.
 
     Raises:
         OperatorError: ``op.unknown`` or ``op.version``, as in :func:`schema`.

@@ -82,7 +82,7 @@ def count_parts(division: Division, size: int) -> int:
 
 
 def compute_part_size(division: Division, size: int, index: int) -> int:
-    """Return the size of the part ``index`` of an axis of size ``size``. The division must accept this size.
+    """Return the size of part ``index`` of an axis of size ``size``. The division must accept this size.
 
     Examples:
         >>> [compute_part_size(Division(SizeRule.CEIL, count=4), 5, i) for i in range(4)]

@@ -32,7 +32,7 @@ class Range:
 
 
 UNKNOWN = Range()
-"""An unknown dimension."""
+"""The dimension of an unknown size: the range of all sizes."""
 
 Dim = int | Range
 Shape = tuple[Dim, ...]

@@ -20,7 +20,7 @@ _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
 _TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
 Sum = Mapping[str, Fraction]
-"""Coefficients by symbol, ``ceil(...)`` or ``floor(...)``. The key ``""`` is the constant."""
+"""Coefficients by symbol, ``ceil(...)`` or ``floor(...)``. The key ``""`` has the constant."""
 
 
 def add(*names: str | int) -> str | int | None:

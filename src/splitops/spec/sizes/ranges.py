@@ -15,7 +15,7 @@ from splitops.spec.sizes.rules import SizeRule
 
 
 def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
-    """Return the smallest range of all sizes in ``size`` that a division accepts, or None if there are none.
+    """Return the smallest range with all sizes in ``size`` that a division accepts. None if it accepts none.
 
     Examples:
         >>> find_valid_sizes(Division(SizeRule.EVEN, count=3), Range(2, 7))
@@ -27,7 +27,7 @@ def find_valid_sizes(division: Division, size: Dim) -> Dim | None:
 
 
 def bound_part(division: Division, size: Dim, index: int) -> Dim:
-    """Return the range of sizes of the part ``index``. The division must accept some axis size in ``size``.
+    """Return the range of sizes of part ``index``. The division must accept some axis size in ``size``.
 
     Examples:
         >>> bound_part(Division(SizeRule.CEIL, count=2), Range(4, 6), 1)
@@ -94,7 +94,10 @@ def hull(*dims: Dim | None) -> Dim | None:
 
 
 def _bound(division: Division, size: Dim, of: Callable[[int], int], index: int = 0) -> Dim | None:
-    """Return the range of ``of`` over all accepted axis sizes in ``size``, or None if there are none."""
+    """Return the range of ``of`` over all axis sizes in ``size`` that are accepted, or None if none is.
+
+    ``index`` is the index of the part that ``of`` computes, if it computes one.
+    """
     if isinstance(size, int):
         return of(size) if find_violation(division, size) is None else None
     # Beyond the horizon, values that are bounded no longer change.

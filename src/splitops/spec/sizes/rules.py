@@ -1,4 +1,4 @@
-"""The enumeration of size rules."""
+"""The size rules: how operators divide an axis into parts."""
 
 from __future__ import annotations
 

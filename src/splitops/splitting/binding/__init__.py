@@ -90,13 +90,13 @@ def bind(
     outputs: int | None = None,
     where: Where | None = None,
 ) -> Binding:
-    """Check one split, some of whose properties may be unknown.
+    """Check one split, some of whose properties may be unknown, and return its :class:`Binding`.
 
     Args:
         schema: operator version.
         attributes: the node's attributes by name: integers, or sequences of integers; a :class:`Fact` for one
             that is set, but not completely known.
-        inputs: facts about each input, in the operator's order; None is an absent input.
+        inputs: facts about each input, in the operator's order; None for an absent input.
         outputs: number of outputs that the node declares, or None.
         where: location in a model, for messages.
 
@@ -114,7 +114,7 @@ def bind(
     keeps = read_keepdims(node)  # checked even if the lengths override it
     if compiled.sequence and outputs not in (None, 1):
         raise node.make_error(
-            Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "it returns one sequence"
+            Rule.OUTPUTS_COUNT, f"{outputs} outputs are declared", "the operator returns one sequence"
         )
     if source is not None:
         keeps = True

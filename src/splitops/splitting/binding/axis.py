@@ -21,7 +21,7 @@ def find_axis(node: Node, data: Fact) -> int | None:
     rank = len(data.shape)
     if rank == 0:
         raise node.make_error(
-            Rule.AXIS_RANGE, "data has rank 0", "there is no axis to split", place, axis=axis
+            Rule.AXIS_RANGE, "data has rank 0", "a split needs at least one axis", place, axis=axis
         )
     if axis is None:
         return None

@@ -56,7 +56,7 @@ def _read_attribute(node: Node, place: Operand) -> Fact:
     integers = tuple(map(to_integer, value))
     if None in integers:
         odd = value[integers.index(None)]
-        got = f"{place.name} has {shown(odd)} in it"
+        got = f"{place.name} contains {shown(odd)}"
         raise node.make_error(Rule.LENGTHS_DTYPE, got, "it must be a list of integers", place, value=odd)
     return Fact(None, (len(integers),), integers)
 
@@ -110,7 +110,7 @@ def _check_lengths(node: Node, place: Operand, values: tuple[Number | None, ...]
             )
     if lengths.count(-1) > 1:
         got = f"{place.name} = {brief(lengths)} has {lengths.count(-1)} entries of -1"
-        raise node.make_error(Rule.REMAINDER_REPEATED, got, "only one may be", place, lengths=lengths)
+        raise node.make_error(Rule.REMAINDER_REPEATED, got, "at most one is allowed", place, lengths=lengths)
     return lengths
 
 
@@ -119,7 +119,7 @@ def _check_length(node: Node, place: Operand, value: Number | None) -> int | Non
     if value is None:
         return None
     if not INT64_MIN <= value <= INT64_MAX or value != int(value):  # NaN is not in the range
-        got = f"{place.name} has {shown(value)} in it"
+        got = f"{place.name} contains {shown(value)}"
         raise node.make_error(
             Rule.LENGTHS_VALUE, got, "each length must be a 64-bit integer", place, value=value
         )

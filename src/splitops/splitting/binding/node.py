@@ -33,7 +33,7 @@ class Node:
         return self.inputs[place.index] if place.index < len(self.inputs) else None
 
     def is_set(self, place: Operand) -> bool:
-        """Return whether the node sets an operand."""
+        """Return whether the node sets an operand: as an attribute, an input, or its number of outputs."""
         index = place.index
         if index is not None:
             return index < len(self.inputs) and self.inputs[index] is not None
@@ -101,5 +101,5 @@ def _format_names(names: Sequence[str], noun: str) -> str:
 
 
 def format_shape(shape: Shape) -> str:
-    """Format a shape for a message."""
+    """Format a shape like a tuple. Sizes that are not exact are shown as a name, a range or "?"."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

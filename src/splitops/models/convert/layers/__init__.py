@@ -30,7 +30,7 @@ CONVERTERS: Final[tuple[LayerConverter, ...]] = (
     *IMAGES,
     *RECURRENT,
 )
-"""All converters, by family."""
+"""All converters. :func:`find_layer_converter` looks them up by layer type and operation set."""
 
 _BY_LAYER: Final[Mapping[tuple[str, str], LayerConverter]] = {
     (entry.layer, f"opset{version}"): entry for entry in CONVERTERS for version in entry.versions

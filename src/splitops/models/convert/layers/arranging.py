@@ -31,7 +31,7 @@ def _write_broadcast(
         axes = read_integers(builder, mapping[0], "axes_mapping")
         rank = get_length(builder, shape, f"the rank of the output of {builder.layer}")
         others = [axis for axis in range(rank) if axis not in axes]
-        require(builder, axes == sorted(axes), "changes the order of the axes")
+        require(builder, axes == sorted(axes), "changes the order of the axes, which ONNX does not")
         data = builder.add("Unsqueeze", [data, builder.add_ints(others)]) if others else data
     return builder.add("Expand", [data, as_int64(builder, shape)])
 
@@ -134,7 +134,7 @@ def _read_bounds(builder: LayerOpBuilder, sources: Sequence[ir.Value]) -> list[_
     bounds = [_Bound(*row) for row in zip(begins, ends, strides, *masks, strict=True)]
     require(builder, sum(bound.ellipsis_mask for bound in bounds) <= 1, "has two ellipses")
     both = any(bound.begin_mask and bound.shrink_axis_mask and not bound.ellipsis_mask for bound in bounds)
-    require(builder, not both, "drops an axis at a masked position")
+    require(builder, not both, "sets begin_mask and shrink_axis_mask for the same axis")
     return bounds
 
 
@@ -165,7 +165,7 @@ def _join(builder: LayerOpBuilder, numbers: Sequence[int | ir.Value]) -> ir.Valu
 
 def _write_blocks(operator: str, modes: Mapping[str, Any], builder: NodeWriter, data: ir.Value) -> ir.Value:
     """Write a DepthToSpace or SpaceToDepth. ``modes`` has the attributes of the node for each mode."""
-    require(builder, get_rank(builder, data) == 4, "requires data of rank 4")
+    require(builder, get_rank(builder, data) == 4, "can be converted only for data of rank 4")
     attributes = builder.layer.read_enum("mode", modes)
     size = builder.layer.read_integers("block_size", [1])[0]
     return builder.add(operator, [data], {"blocksize": size, **attributes})

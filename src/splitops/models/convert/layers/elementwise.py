@@ -93,14 +93,15 @@ def _read_float(builder: NodeWriter, value: ir.Value, name: str) -> float:
     """Return the value of a scalar constant input, to be written as an ONNX attribute.
 
     Raises:
-        ModelError: it is not constant, not a single element, or not exactly a float32.
+        ModelError: the input is not a constant with one element that float32 represents exactly.
     """
     array = require_constant(builder, value, name)
     if array.size != 1:
-        raise ModelError(f"{name} of {builder.layer} has {array.size} elements")
+        raise ModelError(f"{name} of {builder.layer} has {array.size} elements, not 1")
     exact = float(array.reshape(()))
     if float(np.float32(exact)) != exact:
-        raise ModelError(f"{name} = {exact} of {builder.layer} is not a float32")
+        what = f"{name} = {exact} of {builder.layer}"
+        raise ModelError(f"{what} is not exact in float32, the type of ONNX attributes")
     return exact
 
 
@@ -128,7 +129,7 @@ def _write_is_inf(builder: NodeWriter, *sources: ir.Value) -> ir.Value:
 def _write_convert_like(builder: NodeWriter, data: ir.Value, like: ir.Value) -> ir.Value:
     source, target = builder.find_type(data), builder.find_type(like)
     same = {source, target} <= NUMBERS | LOGICAL and (source not in FLOATS or target in FLOATS)
-    require(builder, same, f"from {source} to {target} is not the same in ONNX")
+    require(builder, same, f"converts from {source} to {target}, which is not the same in ONNX")
     return builder.cast(data, unwrap(target, "the element type"))
 
 

@@ -33,11 +33,15 @@ def _write_interpolate(
 ) -> ir.Value:
     rank = get_rank(builder, data)
     by_sizes = builder.layer.read_string("shape_calculation_mode") == "sizes"
-    if builder.layer.version == "opset4":  # it has sizes and scales, and uses one of them
+    if builder.layer.version == "opset4":  # it has inputs for sizes and for scales, and uses one of them
         wanted, more = (wanted if by_sizes else more[0]), more[1:]
     padding = (*builder.layer.read_integers("pads_begin", []), *builder.layer.read_integers("pads_end", []))
-    require(builder, not any(padding), "pads its data")
-    require(builder, not builder.layer.read_boolean("antialias", default=False), "sets antialias")
+    require(builder, not any(padding), "pads its data, which ONNX does not")
+    require(
+        builder,
+        not builder.layer.read_boolean("antialias", default=False),
+        "sets antialias, which cannot be converted",
+    )
     axes = read_integers(builder, more[0]) if more else list(range(rank))
     attributes = _read_resize_attributes(builder, [axis % rank for axis in axes])
     if by_sizes:
@@ -53,7 +57,11 @@ def _read_resize_attributes(builder: LayerOpBuilder, axes: Sequence[int]) -> dic
     layer = builder.layer
     # OpenVINO's "linear" differs from linear interpolation along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
-    require(builder, mode != "cubic" or len(axes) == 2, f"is cubic on {len(axes)} axes")
+    require(
+        builder,
+        mode != "cubic" or len(axes) == 2,
+        f"is cubic on {len(axes)} axes, but only 2 can be converted",
+    )
     coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
@@ -93,9 +101,9 @@ def _write_roi_align(builder: LayerOpBuilder, data: ir.Value, boxes: ir.Value, b
 def _write_non_max_suppression(builder: LayerOpBuilder, *sources: ir.Value) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
     sorted_ = builder.layer.read_boolean("sort_result_descending", default=True)
-    require(builder, not sorted_, "sorts the selected boxes across classes")
+    require(builder, not sorted_, "sorts the selected boxes across classes, which ONNX does not")
     soft = any(require_constant(builder, value, "soft_nms_sigma").any() for value in deviation)
-    require(builder, not soft, "lowers the scores of boxes that ONNX drops")
+    require(builder, not soft, "sets soft_nms_sigma, which ONNX does not have")
     for output, name in ((1, "scores"), (2, "number")):
         if output < len(builder.layer.outputs) and builder.has_consumers(output):
             raise ModelError(f"ONNX does not return the {name} of {builder.layer}")

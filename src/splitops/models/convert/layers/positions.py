@@ -29,7 +29,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_openvi
 def _cast_positions(builder: LayerOpBuilder, value: ir.Value, name: str, default: str = "i64") -> ir.Value:
     """Cast positions from int64 to the element type in the attribute ``name`` of a layer."""
     kind = from_openvino(builder.layer.read_string(name, default))
-    require(builder, kind in (INT32, INT64), f"has {name} = {kind}")
+    require(builder, kind in (INT32, INT64), f"has {name} = {kind}, but only i32 and i64 can be converted")
     assert kind is not None
     return value if kind is INT64 else builder.cast(value, kind)
 
@@ -43,7 +43,11 @@ def _write_gather_elements(builder: LayerOpBuilder, data: ir.Value, indices: ir.
 def _write_gather_nd(builder: LayerOpBuilder, data: ir.Value, indices: ir.Value) -> ir.Value:
     (batch,) = builder.layer.read_integers("batch_dims", [0])
     # Version 5 flattens all batch axes into one.
-    require(builder, builder.layer.version != "opset5" or batch < 2, f"of opset5 flattens {batch} batch axes")
+    require(
+        builder,
+        builder.layer.version != "opset5" or batch < 2,
+        f"of opset5 flattens {batch} batch axes, which ONNX does not",
+    )
     return builder.add("GatherND", [data, as_int64(builder, indices)], {"batch_dims": batch} if batch else {})
 
 
@@ -75,7 +79,7 @@ def _write_scatter_update(
     builder: LayerOpBuilder, data: ir.Value, indices: ir.Value, updates: ir.Value, given: ir.Value
 ) -> ir.Value:
     rank, axis = get_rank(builder, data), read_axis(builder, given)
-    require(builder, axis in (0, -rank), f"replaces along axis {axis}, ONNX along the first one")
+    require(builder, axis in (0, -rank), f"replaces along axis {axis}, but ONNX only along the first one")
     inner = builder.add("Unsqueeze", [as_int64(builder, indices), builder.add_ints([-1])])
     return builder.add("ScatterND", [data, inner, updates])
 
@@ -140,7 +144,7 @@ def _write_range(builder: LayerOpBuilder, *sources: ir.Value) -> ir.Value:
     types = [builder.find_type(source) for source in sources]
     # OpenVINO computes with fractions before it converts them to integers.
     same = kind in _COUNTED and all(own is kind or own in INTEGERS for own in types)
-    require(builder, same, f"counts {', '.join(map(str, types))} as {kind}")
+    require(builder, same, f"counts {', '.join(map(str, types))} as {kind}, which differs in ONNX")
     assert kind is not None
     return builder.add("Range", [_as_scalar(builder, source, kind) for source in sources])
 

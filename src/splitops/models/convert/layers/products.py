@@ -69,7 +69,7 @@ def _scale(builder: LayerOpBuilder, query: ir.Value, scale: Sequence[ir.Value]) 
     width = (builder.find_shape(query) or (None,))[-1]
     if isinstance(width, int):
         return builder.add("Mul", [query, add_scalar(builder, 1 / math.sqrt(width), query)])
-    # As precise as the constant above: rounded once, to the type of the query.
+    # This is as precise as the constant above: it is rounded once, to the type of the query.
     kind = unwrap(builder.find_type(query), "the element type")
     size = builder.cast(builder.add_size(query, builder.add_constant(np.array(-1, np.int64))), FLOAT64)
     factor = builder.add("Div", [builder.add_constant(np.array(1.0)), builder.add("Sqrt", [size])])

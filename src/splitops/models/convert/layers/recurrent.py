@@ -27,18 +27,19 @@ class _Cell:
 
     operator: str
     gates: tuple[int, ...]
-    """Position in OpenVINO of each gate of ONNX."""
+    """For each gate in the order of ONNX, its position in OpenVINO."""
     states: int
     """Number of states of a cell."""
     activations: str
-    """Default activation functions."""
+    """Default activation functions of one direction, separated by commas."""
     single: bool = False
 
     def __call__(self, builder: LayerOpBuilder, *sources: ir.Value) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
         weights: Sequence[ir.Value] = sources[(1 if self.single else 2) + self.states :]
-        require(builder, len(weights) == 3, f"has {len(sources)} inputs")
+        count = self.states + (4 if self.single else 5)
+        require(builder, len(weights) == 3, f"has {len(sources)} inputs, not {count}")
         (hidden,) = builder.layer.read_integers("hidden_size")
         resets = self.operator == "GRU" and builder.layer.read_boolean("linear_before_reset", default=False)
         attributes = self._read_attributes(builder) | {"hidden_size": hidden}
@@ -103,7 +104,8 @@ class _Cell:
         direction = "forward" if self.single else layer.read_enum("direction", directions)
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
-            require(builder, not layer.get_attribute(name), f"has {name} = {layer.get_attribute(name)!r}")
+            text = layer.get_attribute(name)
+            require(builder, not text, f"has {name} = {text!r}, which cannot be converted")
         activations = [name.strip() for name in layer.read_string("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
@@ -111,7 +113,7 @@ class _Cell:
             require(builder, same, f"has activations = {activations}, which differ by direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
-        require(builder, named, f"has activations = {activations}")
+        require(builder, named, f"has activations = {activations}, which cannot be converted")
         attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )

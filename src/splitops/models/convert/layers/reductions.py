@@ -38,7 +38,8 @@ def _reduce(
 def _write_reduction(operator: str, builder: LayerOpBuilder, data: ir.Value, given: ir.Value) -> ir.Value:
     axes = read_integers(builder, given)
     # The specification defines the identity, but OpenVINO returns absolute values.
-    require(builder, bool(axes) or operator not in ("ReduceL1", "ReduceL2"), "reduces no axis")
+    same = bool(axes) or operator not in ("ReduceL1", "ReduceL2")
+    require(builder, same, "reduces no axis: OpenVINO then differs from its specification")
     return _reduce(builder, operator, data, axes, keep=builder.layer.read_boolean("keep_dims", default=False))
 
 
@@ -112,8 +113,9 @@ def _write_group_norm(builder: LayerOpBuilder, data: ir.Value, scale: ir.Value, 
 def _write_lrn(builder: LayerOpBuilder, data: ir.Value, axes: ir.Value) -> ir.Value:
     layer = builder.layer
     size = layer.read_integers("size")[0]
-    require(builder, read_integers(builder, axes) == [1], "normalises other axes than channels")
-    require(builder, size % 2 == 1, "has an even size, whose center is ambiguous")
+    channels = read_integers(builder, axes) == [1]
+    require(builder, channels, "normalises other axes than channels, which ONNX does not")
+    require(builder, size % 2 == 1, "has an even size, whose centre is ambiguous")
     attributes = {name: layer.read_number(name) for name in ("alpha", "beta", "bias")}
     return builder.add("LRN", [data], attributes | {"size": size})
 

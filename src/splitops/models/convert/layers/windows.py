@@ -35,8 +35,8 @@ class _Window:
         auto_pad = layer.read_enum("auto_pad", known, "explicit")
         begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
-            begins, ends = zeros, zeros  # the specification ignores pads in the file then
-        require(builder, min((*begins, *ends), default=0) >= 0, "has a negative padding")
+            begins, ends = zeros, zeros  # the specification then ignores the pads in the file
+        require(builder, min((*begins, *ends), default=0) >= 0, "has negative padding")
         return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
     @property
@@ -45,7 +45,7 @@ class _Window:
         return self.auto_pad.startswith("same")
 
     def resolve(self, kernel: Sequence[int], sizes: Sequence[Dim | None]) -> _Window:
-        """Replace automatic padding with numbers if all spatial ``sizes`` of the data are known.
+        """Return the window with automatic padding made explicit, if all spatial ``sizes`` are known.
 
         Runtimes reject dilations together with automatic padding.
         """
@@ -72,13 +72,13 @@ class _Window:
 
 
 def _compute_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the total padding that an axis needs for ``size / stride`` windows, rounded up."""
+    """Return the total padding that an axis needs for ``ceil(size / stride)`` windows."""
     last = -(size // -stride) * stride - stride
     return max(0, last + (kernel - 1) * dilation + 1 - size)
 
 
 def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: int = 2) -> list[Dim | None]:
-    """Return the sizes of the axes from ``first`` on, or ``axes`` times None if the rank is unknown."""
+    """Return the sizes of the axes from index ``first``, or ``axes`` times None if the rank is unknown."""
     shape = builder.find_shape(value)
     return [None] * axes if shape is None else list(shape[first:])
 
@@ -139,7 +139,7 @@ def _pad_to_shape(
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
         if not isinstance(size, int) or not isinstance(width, int):
             where = f"axis {axis + 2} of {builder.layer}"
-            raise ModelError(f"the size of {where} is unknown, and its output shape is set")
+            raise ModelError(f"the size of {where} must be known, as its output shape is set")
         full = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
         if window.is_same:
             total = max(0, full - goal)
@@ -170,7 +170,7 @@ def _write_max_pool(builder: LayerOpBuilder, data: ir.Value) -> Values:
     rank = get_rank(builder, data)
     (axis,) = builder.layer.read_integers("axis", [0])
     # ONNX returns positions in the whole tensor.
-    require(builder, axis in (0, -rank), f"counts positions from axis {axis}, ONNX from the first one")
+    require(builder, axis in (0, -rank), f"counts positions from axis {axis}, but ONNX from the first one")
     result, positions = builder.add_node("MaxPool", [data], attributes, outputs=2)
     wide = builder.layer.read_string("index_element_type", "i64") == "i64"
     return [result, positions if wide else builder.cast(positions, INT32)]
@@ -180,7 +180,8 @@ def _write_average_pool(builder: LayerOpBuilder, data: ir.Value) -> ir.Value:
     pool = _read_pool(builder, data)
     counts = not builder.layer.read_boolean("exclude-pad") and pool.pads
     # The specifications do not define the count of elements of a window that ends after the padding.
-    require(builder, not (counts and pool.rounds_up), "counts padding and rounds up")
+    defined = not (counts and pool.rounds_up)
+    require(builder, defined, "counts padding and rounds up, which the specifications leave undefined")
     return builder.add("AveragePool", [data], pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
@@ -214,12 +215,13 @@ def _read_pool(builder: LayerOpBuilder, data: ir.Value) -> _Pool:
         return _Pool(attributes, pads, rounds_up=False)
     if not all(isinstance(axis.size, int) for axis in axes):
         always = all(axis.end + axis.stride <= axis.span for axis in axes)
-        require(builder, always, "has windows that may begin in the padding")
+        require(builder, always, "has windows that may begin in the padding, for which runtimes differ")
         return _Pool(attributes | {"ceil_mode": 1}, pads, rounds_up=True)
     ends = []
     for axis in axes:
         begins = axis.compute_last_begin(drops=rounding == "ceil_torch")
-        require(builder, axis.is_inside(begins), "has windows that begin in the padding")
+        inside = axis.is_inside(begins)
+        require(builder, inside, "has windows that begin in the padding, for which runtimes differ")
         ends.append(max(axis.end, axis.compute_end(begins)))
     if ends == window.ends:
         return _Pool(attributes, pads, rounds_up=False)
@@ -244,7 +246,7 @@ class _Axis:
 
     @property
     def is_even(self) -> bool:
-        """Whether rounding the output size up or down gives the same size."""
+        """Whether the output size is the same if it is rounded up or down."""
         if self.stride == 1:
             return True
         return (
@@ -279,7 +281,7 @@ def _write_adaptive_average(builder: LayerOpBuilder, data: ir.Value, wanted: ir.
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
-    require(builder, even, "has windows of different sizes")
+    require(builder, even, "has windows of different sizes, which ONNX does not have")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
     return builder.add("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 

@@ -73,8 +73,8 @@ def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool =
 def copy_for_rewriting(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
     """Convert a copy of a well-formed model to onnx-ir, for editing. No name shadows another one.
 
-    With ``name_unread``, unnamed outputs at the end of a Split are named: onnx-ir does not write them, but
-    the lengths of the Split count them.
+    With ``name_unread``, unnamed outputs at the end of a Split are named. Otherwise, onnx-ir would not write
+    them, and the Split would have more lengths than outputs.
     """
     edited = deserialize_model(model, where, copy=True)
     if name_unread:
@@ -133,7 +133,7 @@ def compute_min_ir_version(model: ir.Model) -> int:
 
 
 def unmark_locations(model: ir.Model) -> None:
-    """Replace marked locations of external initializers with the folder and file name that onnx-ir uses."""
+    """Replace locations from :func:`mark_external` with the folder and file name that onnx-ir uses."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value

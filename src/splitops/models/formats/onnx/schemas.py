@@ -27,7 +27,7 @@ class SchemaAttribute:
 class _Parameters:
     """The inputs or the outputs of an operator version: their number and the allowed types of each.
 
-    ``single`` lists whether each is neither optional nor variadic. ``variadic`` is whether the last one is.
+    ``single`` marks those that are neither optional nor variadic. ``variadic`` is True if the last one is.
     """
 
     min_count: int
@@ -111,6 +111,6 @@ def _read_default(attribute: AttributeProto) -> Any:
 
 
 def find_since_version(op_type: str, opset: int) -> int | None:
-    """Return the version number of an ai.onnx operator at an opset, or None if absent or deprecated."""
+    """Return the version number of an ai.onnx operator at an opset, or None if it is absent or deprecated."""
     version = find_version(op_type, opset)
     return None if version is None or version.deprecated else version.since

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import onnx_ir
 
 MAX_MODEL_BYTES: Final = (1 << 31) - 1
-"""The limit of protobuf for one message."""
+"""Maximum size of a model file: protobuf's limit for one message."""
 _EXTERNAL_BYTES: Final = 1024
-"""Minimum bytes of tensors that are moved to a data file: runtimes infer shapes from smaller ones."""
+"""Minimum size in bytes of tensors that are moved to a data file. Runtimes infer shapes from smaller ones."""
 _TRACKED_BYTES: Final = 1 << 15
-"""Maximum bytes of tensors whose elements inference may track. Smaller external ones are always read."""
+"""Maximum size in bytes of tensors whose elements inference may track. If external, they are always read."""
 _ALIGNMENT: Final = 4096
 """External data of each tensor begins on a memory page, so that runtimes can map it."""
 _RESERVE: Final = 1 << 24
@@ -73,9 +73,9 @@ def parse(path: Path, *, allow_links: bool = False, attributes: bool = True) -> 
 
 
 def find_weight_files(path: Path) -> set[Path]:
-    """Return the paths of the external data files that an ONNX model names. Malformed models name none.
+    """Return the paths of the external data files that an ONNX model names. They are not checked.
 
-    The paths are not checked: they may lead anywhere.
+    The set is empty if the file is not an ONNX model.
     """
     model = ModelProto()
     with contextlib.suppress(DecodeError, UnicodeDecodeError, ValueError, ModelError):
@@ -134,7 +134,7 @@ def _count_bytes(model: ModelProto, where: Where) -> int:
 
 
 def to_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
-    """Convert a model in memory to protobuf. External data of onnx-ir is marked with its folder."""
+    """Convert a model in memory to protobuf. In onnx-ir models, external data is marked with its folder."""
     if isinstance(model, ModelProto):
         return model
     import onnx_ir
@@ -167,7 +167,7 @@ def serialize_with_onnx_ir(model: onnx_ir.Model) -> ModelProto:
 
 
 def make_onnx_ir_error(what: str, error: Exception, where: Where) -> ModelError:
-    """Return the error for a model that onnx-ir cannot read or write (``what``), with its root cause."""
+    """Return a ModelError with the root cause of ``error``. ``what`` is the failed action: read or write."""
     while error.__cause__ is not None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -195,7 +195,7 @@ def write(
     """Write an ONNX model atomically, and return the paths of the written files.
 
     With ``external``, external data and the main graph's initializers of at least 1024 bytes are written to
-    a second file, with ``.data`` appended to the name. None does so only if a single file might exceed 2 GiB.
+    a second file, with ``.data`` appended to the name. The default is True if one file might exceed 2 GiB.
     With ``keep_data``, external data stays in its files, which have to be in the same folder.
     """
     file = Path(path)
@@ -206,7 +206,7 @@ def write(
         if is_external(tensor):
             if not is_marked(tensor):
                 name = shown(tensor.name)
-                raise ModelError(f"tensor {name} is in another file: read the model with it", where)
+                raise ModelError(f"tensor {name} is in another file: load the model with its data", where)
             check_external(tensor, where)
     if keep_data:
         write_atomically(file, _encode(_copy_with_kept_data(model, file, where), where))
@@ -231,9 +231,9 @@ def write(
 
 
 def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelProto:
-    """Return a copy in which the locations of external data are not marked.
+    """Return a copy in which the locations of external data are relative to the folder of ``file``.
 
-    Raise ModelError unless the data is in the folder of ``file``, but not in ``file`` itself.
+    Raise ModelError unless the data is in this folder, but not in ``file`` itself.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -302,7 +302,10 @@ def _write_external_data(model: ModelProto, file: BinaryIO, location: str, where
 
 
 def _write_data(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
-    """Write a tensor's data to ``file`` and return its external form. Return small tensors unchanged."""
+    """Write a tensor's data to ``file``, and return its external form.
+
+    Small tensors and strings are not written, but returned unchanged.
+    """
     blocks: Iterable[bytes | memoryview]
     if is_external(tensor):
         blocks = iter_data_blocks(tensor, where)

@@ -25,7 +25,7 @@ from splitops.onnx.reference import node_label
 _MAX_INLINED: Final = 1 << 16
 """Number of nodes that any model may have after runtimes have inlined its functions."""
 _INLINED_PER_NODE: Final = 4
-"""Additional inlined nodes for each node of the model: the work stays linear in the size of its file."""
+"""Additional inlined nodes allowed for each node of the model, so that work is linear in the file size."""
 
 _MAX_DEPTH: Final = 64
 """Maximum nesting of graphs.
@@ -33,7 +33,7 @@ _MAX_DEPTH: Final = 64
 Files never reach it, because protobuf's parser allows 100 nested messages, and each graph needs three.
 """
 _MAX_OPSET: Final = (1 << 31) - 1
-"""The onnx package stores versions in 32 bits."""
+"""Maximum opset: the onnx package stores versions in 32 bits."""
 
 _Scopes = tuple[AbstractSet[str], ...]
 """The names that are visible, one set per graph, from the main graph inwards."""
@@ -62,7 +62,7 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
 
 
 def read_opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
-    """Check and return the opset of each domain that a model or function imports; ``"ai.onnx"`` is ``""``."""
+    """Check and return the opset of each domain that a model or function imports. ``ai.onnx`` is ``""``."""
     found: dict[str, int] = {}
     for entry in owner.opset_import:
         require_text(entry.domain, "domain", where)
@@ -211,7 +211,7 @@ class _GraphCheck:
 
     def _check_operator(self, node: NodeProto) -> None:
         for text in (node.name, node.op_type, node.domain, node.doc_string):
-            require_text(text, "a node's", self.where)
+            require_text(text, "a node's text", self.where)
         if not node.op_type:
             raise ModelError("a node has no operator", self._locate(node))
         if make_function_key(node) in self.functions:
@@ -230,7 +230,7 @@ class _GraphCheck:
         """Reject a ``count`` below ``least``. The maximum is not checked: a newer onnx may raise it."""
         if count < least:
             raise ModelError(
-                f"{node.op_type} has {count_of(count, what)}; at least {least} required",
+                f"{node.op_type} has {count_of(count, what)}; the minimum is {least}",
                 self._locate(node),
             )
 
@@ -250,11 +250,11 @@ class _GraphCheck:
         for attribute in node.attribute:
             name, reference = attribute.name, attribute.ref_attr_name
             if not name or name in seen or not isinstance(name, str):
-                problem = "appears twice" if name in seen else "is not text" if name else "has no name"
+                problem = "appears twice" if name in seen else "is not valid UTF-8" if name else "has no name"
                 raise self._make_attribute_error(node, attribute, f"{shown(name)} {problem}")
             seen.add(name)
             if reference and reference not in (self.parameters or ()):
-                what = f"refers to {shown(reference)}, which is not an attribute of a function around it"
+                what = f"refers to {shown(reference)}, which is not an attribute of an enclosing function"
                 raise self._make_attribute_error(node, attribute, what)
             if not reference and attribute.type == AttributeProto.UNDEFINED:
                 raise self._make_attribute_error(node, attribute, f"{shown(name)} has no type")
@@ -274,7 +274,7 @@ class _GraphCheck:
         return ModelError(f"attribute {what}", replace(self._locate(node), attribute=place))
 
     def _define(self, name: str, what: str | NodeProto, names: set[str], outer: _Scopes) -> None:
-        """Add a name to ``names``, after a check that it is new. ``what`` describes or produces the value."""
+        """Check that a name is new, and add it to ``names``. ``what`` describes or produces the value."""
         require_text(name, "name", self.where)
         if name and name not in names and not _is_visible(name, outer):
             names.add(name)
@@ -298,7 +298,7 @@ class _GraphCheck:
 def sort_callees_first(
     functions: Mapping[FunctionKey, FunctionProto], where: Where | None = None
 ) -> list[FunctionKey]:
-    """Return the keys of ``functions``, callees before callers, after a check that none calls itself."""
+    """Return the keys of ``functions``, callees before callers. Raise ModelError if one calls itself."""
     callees = {key: _list_callees(function, functions) for key, function in functions.items()}
     try:
         return list(TopologicalSorter(callees).static_order())
@@ -318,7 +318,7 @@ def count_inlined_nodes(model: ModelProto) -> int:
 
 
 def find_inlining_problem(model: ModelProto) -> str | None:
-    """Return a message if a model has too many nodes after its functions are inlined, or None."""
+    """Return a message if a model has too many nodes after its functions are inlined, and None otherwise."""
     if not model.functions:
         return None
     written = sum(1 for _ in iter_nodes(model))
@@ -329,7 +329,7 @@ def find_inlining_problem(model: ModelProto) -> str | None:
 
 
 def count_certain_calls(model: ModelProto) -> int:
-    """Count the function calls in every run: those outside of subgraphs, including calls by functions."""
+    """Count the function calls that every run makes: those outside of subgraphs, including nested calls."""
     keys = index_functions(model).keys()
     return _sum_over_calls(model, lambda nodes: nodes, lambda node: int(make_function_key(node) in keys))
 

@@ -1,4 +1,4 @@
-"""Read the tensors of ONNX models as arrays, after a check that their data matches their shape and type."""
+"""Check that the data of ONNX tensors matches their shape and type, and read them as arrays."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _FIELDS: Final = {
     "int64": "int64_data",
     "string": "string_data",
 }
-"""The field that stores the elements of a type, unless raw_data does. Other types use int32_data."""
+"""The protobuf field for the elements of a type, unless raw_data has them. Other types use int32_data."""
 _TYPED_FIELDS: Final = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 
 
 _FOLDERS: Final[dict[str, DataFolder]] = {}
-"""The folders of external data of models in memory, by a random token that no file can contain."""
+"""The folders of external data of models in memory, keyed by a random token that no file can contain."""
 
 
 def _mark_location(location: str, folder: DataFolder) -> str:
@@ -54,7 +54,7 @@ def _mark_location(location: str, folder: DataFolder) -> str:
 
 
 def find_folder(location: str) -> tuple[DataFolder | None, str]:
-    """Return the folder of a marked location and the location in it, or None and ``location``."""
+    """Split a marked location into its folder and the rest, or return None and the unmarked ``location``."""
     word, _, inner = location.removeprefix(_MARK).partition("/")
     if not location.startswith(_MARK) or word not in _FOLDERS:
         return None, location
@@ -62,14 +62,14 @@ def find_folder(location: str) -> tuple[DataFolder | None, str]:
 
 
 def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
-    """Mark the location of a tensor's external data with a token for ``folder``, unless it is marked."""
+    """Mark the location of a tensor's external data with a token for ``folder``, unless it has one."""
     for entry in tensor.external_data:
         if entry.key == "location" and find_folder(entry.value)[0] is None:
             entry.value = _mark_location(entry.value, folder)
 
 
 def unmark_external(tensor: TensorProto) -> DataFolder | None:
-    """Remove the mark of a tensor's external data, and return its folder, or None if it was not marked."""
+    """Remove the folder's mark from the location of external data. Return the folder, or None if unmarked."""
     for entry in tensor.external_data:
         if entry.key == "location":
             folder, entry.value = find_folder(entry.value)
@@ -92,7 +92,7 @@ def is_external(tensor: TensorProto) -> bool:
 def require_text(text: str, what: str, where: Where | None = None) -> None:
     """Check that the protobuf field ``what`` is text: protobuf returns text that is not UTF-8 as bytes."""
     if not isinstance(text, str):
-        raise ModelError(f"{what} {bytes(text)[:80]!r} is not text in UTF-8", where)
+        raise ModelError(f"{what} {bytes(text)[:80]!r} is not valid UTF-8", where)
 
 
 def check_tensor(tensor: TensorProto, where: Where) -> None:
@@ -101,7 +101,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
     The file of external data is not checked; see :func:`check_external`.
     """
     for text in (tensor.name, tensor.doc_string):
-        require_text(text, "a tensor's", where)
+        require_text(text, "a tensor's text", where)
     element_type = _get_element_type(tensor, where)
     expected = compute_byte_count(tensor, where)
     typed = [(name, len(getattr(tensor, name))) for name in _TYPED_FIELDS if len(getattr(tensor, name))]
@@ -115,7 +115,7 @@ def check_tensor(tensor: TensorProto, where: Where) -> None:
                 require_text(text, f"external data of tensor {shown(tensor.name)}:", where)
         return
     if tensor.HasField("segment"):
-        raise _make_error(tensor, "is a segment, which ONNX has withdrawn", where)
+        raise _make_error(tensor, "is a segment, which ONNX no longer supports", where)
     if tensor.HasField("raw_data"):
         if element_type.name == "string" or typed:
             problem = f"also {typed[0][0]}" if typed else "its strings belong in string_data"
@@ -204,9 +204,10 @@ def locate_external_data(
     marked, location = find_folder(entries.get("location", ""))
     folder = marked or folder
     if _MEMORY.search(location):
-        raise _make_error(tensor, f"declares the address in memory {shown(location)}, not a file", where)
+        raise _make_error(tensor, f"is stored at the memory address {shown(location)}, not in a file", where)
     if folder is None:
-        raise _make_error(tensor, "is in another file, but a model in memory has no folder", where)
+        problem = "is in another file, but a model in memory has no folder: load the model from its path"
+        raise _make_error(tensor, problem, where)
     expected = compute_byte_count(tensor, where)
     with folder.open(location, where) as file:
         size = os.fstat(file.fileno()).st_size
@@ -237,7 +238,7 @@ def _get_element_type(tensor: TensorProto, where: Where) -> ElementType:
 
 
 def compute_byte_count(tensor: TensorProto, where: Where) -> int:
-    """Return the size of a tensor's data in bytes, after a check that an array may have its shape."""
+    """Return the size of a tensor's data in bytes. Raise ModelError if no array can have its shape."""
     dims = tuple(tensor.dims)
     if len(dims) > MAX_RANK:
         raise _make_error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)

@@ -1,4 +1,4 @@
-"""Build OpenVINO models in memory, layer by layer. The graph editor makes its layers here, too."""
+"""Build OpenVINO models in memory, layer by layer. The graph editor makes its layers with these functions."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _parse_element_type(element_type: str | ElementType) -> ElementType:
 
 
 def make_port(precision: str | None, shape: Shape | None, names: tuple[str, ...] = ()) -> Port:
-    """Return a port with id 0. Ports cannot declare ranges, so a size that is not a number is unknown."""
+    """Return a port with id 0. Ports cannot declare ranges, so any size that is not an integer is unknown."""
     return Port(0, precision, tuple(size if isinstance(size, int) else -1 for size in shape or ()), names)
 
 
@@ -178,7 +178,7 @@ def make_layer(
 
 
 def make_const(id_: int, name: str, constant: Constant, names: tuple[str, ...] = ()) -> Layer:
-    """Return the ``Const`` layer of a constant."""
+    """Return a ``Const`` layer with the value ``constant``. ``names`` are its tensor names."""
     port = make_port(constant.element_type.precision, constant.shape, names)
     return make_layer(Layer(id_, name, "Const", "opset1", constant=constant), (), (port,), {})
 

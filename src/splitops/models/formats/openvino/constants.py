@@ -105,7 +105,7 @@ class Constant:
             raise ModelError(error.message, where) from error
 
     def read_array(self, where: Where) -> npt.NDArray[Any]:
-        """Check the constant and return its value, read-only: a view of weights in memory if possible."""
+        """Check the constant and return it as a read-only array, if possible a view of weights in memory."""
         self.check(where)
         content = (
             self.read_data(where) if 0 not in self.shape or not self.element_type.bits else memoryview(b"")
@@ -124,7 +124,7 @@ class Constant:
 
 
 def encode(array: npt.NDArray[Any], element_type: ElementType) -> bytes:
-    """Return the bytes with which a ``.bin`` stores an array.
+    """Return the bytes that a ``.bin`` file stores for an array.
 
     Examples:
         >>> import numpy as np

@@ -10,13 +10,13 @@ from splitops.errors import ModelError, Where
 MAX_BYTES: Final = 1 << 28
 """Maximum size of the XML. The largest published models have some tens of megabytes."""
 _MAX_ELEMENTS: Final = 1 << 21
-"""Maximum number of elements and attributes together."""
+"""Maximum number of elements plus attributes."""
 _MAX_DEPTH: Final = 128
 """Maximum nesting of elements. A body inside a body needs three levels."""
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds the tree and counts its elements, so that too many are rejected before they use memory."""
+    """Builds the tree and counts its elements, so that huge documents are rejected before they use memory."""
 
     def __init__(self, where: Where) -> None:
         super().__init__()

@@ -82,7 +82,7 @@ class Layer:
         inputs: input ports, in order.
         outputs: output ports, in order.
         constant: value of a ``Const`` layer.
-        bodies: graphs inside the layer (If, Loop, TensorIterator) by their tag, for example ``"then_body"``.
+        bodies: tag, such as ``"then_body"``, and graph of each body (of an If, Loop or TensorIterator).
         attributes: other XML attributes, for example ``output_names``.
         data_children: XML children of ``<data>``.
         children: other XML children, for example ``<rt_info>`` and ``<port_map>``.
@@ -147,7 +147,7 @@ class Layer:
         try:
             return [int(part) for part in (text or "").split(",") if part.strip()]
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {text!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}, which is not a list of integers") from error
 
     def read_number(self, name: str, default: float | None = None) -> float:
         """Return an attribute as a float. If it is not set, return ``default`` or raise ModelError."""
@@ -157,7 +157,7 @@ class Layer:
         try:
             return float(text or "")
         except ValueError as error:
-            raise ModelError(f"{self} has {name} = {text!r}") from error
+            raise ModelError(f"{self} has {name} = {text!r}, which is not a number") from error
 
     def find_output(self, port: int) -> Port | None:
         """Return the output port with the id ``port``, or None if there is none."""
@@ -298,7 +298,7 @@ class Graph:
             ports: set[int] = set()
             for port in layer.inputs + layer.outputs:
                 if port.id in ports:
-                    raise ModelError(f"{layer} has two ports of id {port.id}", layer.where)
+                    raise ModelError(f"{layer} has two ports with id {port.id}", layer.where)
                 ports.add(port.id)
             if layer.type == "Const" and layer.constant is None:
                 raise ModelError(f"{layer} has no value", layer.where)

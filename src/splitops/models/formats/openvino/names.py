@@ -43,11 +43,11 @@ def make_output_names(model: OpenVINOModel) -> tuple[str, ...]:
     """Return the name of each output of a model, unique in the model.
 
     The candidates of a Result are its ``output_names`` or, without these, the tensor names of the port that
-    it reads and, in IR version 10, the name of the producer. The candidate after which the Result is
-    named (``y`` for ``y/sink_port_0``) comes first. The others follow in alphabetical order, as in OpenVINO's
-    ``any_name``, and last the name of the Result, without and with ``/sink_port_0``. If outputs share a
-    candidate, it goes to a Result that is named after it, or else to one with ``output_names``. The others
-    get their next candidate or, if all are taken, their first one with ``_1``, ``_2`` and so on appended.
+    it reads and, in IR version 10, the name of the producer (``y`` or ``y.1``). The candidate after which the
+    Result is named (``y`` for ``y/sink_port_0``) comes first. The others follow in alphabetical order, as
+    in OpenVINO's ``any_name``, and last the name of the Result, without and with ``/sink_port_0``. If outputs
+    share a candidate, it goes to a Result that is named after it, or else to one with ``output_names``. The
+    others get their next candidate or, if all are taken, their first one with ``_1``, ``_2``, ... appended.
     """
     results = model.outputs
     bases = [_SINK.sub("", layer.name) for layer in results]

@@ -30,7 +30,7 @@ class PortValue(ir.Value):
 
 
 class LayerNode(ir.Node):
-    """The node of a layer. Its inputs are the edges of the layer, its graph attributes the bodies."""
+    """The node of a layer. Its inputs are the edges to the layer, and its graph attributes are the bodies."""
 
     __slots__ = ("layer",)
 
@@ -45,7 +45,7 @@ class LayerNode(ir.Node):
 
 
 def get_layer(node: ir.Node) -> Layer:
-    """Return the layer of a node. Only the inputs of the node are up to date, not the layer's input ports."""
+    """Return the layer of a node. An edit changes the inputs of the node, but not the layer's input ports."""
     assert type(node) is LayerNode
     return node.layer
 
@@ -94,7 +94,7 @@ def get_source(model: ir.Model) -> OpenVINOModel:
 
 
 def get_output_values(model: ir.Model) -> dict[str, ir.Value]:
-    """Return the value of each output of a model by name, in order. The names are those of the source."""
+    """Return the value of each output of a model, in order, keyed by the name of the output in the source."""
     source = get_source(model)
     values = {get_layer(node).id: node.inputs[0] for node in model.graph if node.op_type == "Result"}
     named = zip(make_output_names(source), source.outputs, strict=True)

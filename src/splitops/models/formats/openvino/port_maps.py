@@ -34,8 +34,8 @@ class Slicing:
     Attributes:
         axis: the axis; negative axes count from the last.
         size: size of each slice.
-        low: index at which the first slice begins.
-        high: end of the last slice as a negative number; -1 is the end of the axis.
+        low: index at which the slice nearest to the start of the axis begins.
+        high: end of the slice nearest to the end, as a negative number; -1 is the end of the axis.
         reverse: whether the first iteration gets the last slice.
     """
 
@@ -50,8 +50,8 @@ class Slicing:
         stop = size + 1 + self.high
         if self.low > stop or (stop - self.low) % self.size:
             raise ModelError(
-                f"[{self.low}, {stop}) of axis {self.axis} of size {size} does not consist of parts of "
-                f"{self.size}",
+                f"the range [{self.low}, {stop}) of axis {self.axis}, which has size {size}, cannot be "
+                f"divided into slices of size {self.size}",
                 where,
             )
         return (stop - self.low) // self.size
@@ -101,7 +101,7 @@ def read_if(layer: Layer, where: Where) -> Mapping[str, PortMap]:
     for port_map in found.values():
         sliced = any(entry.slicing is not None for entry in port_map.inputs + port_map.outputs)
         if sliced or port_map.carried or port_map.counter is not None or port_map.condition is not None:
-            raise ModelError(f"{layer} slices, counts or repeats, which an If does not", where)
+            raise ModelError(f"the port map of {layer} slices, counts or repeats, which an If cannot", where)
     return found
 
 
@@ -109,15 +109,16 @@ def read_loop(layer: Layer, where: Where) -> PortMap:
     """Read the port map of a Loop or TensorIterator."""
     least = _MIN_INPUTS[layer.type]
     if len(layer.inputs) < least:
-        raise ModelError(f"{layer} has {len(layer.inputs)} inputs; at least {least} required", where)
+        count = len(layer.inputs)
+        raise ModelError(f"{layer} has too few inputs: {count} instead of at least {least}", where)
     found = _read_port_map(layer, "", where)
     if layer.type == "Loop":
         if found.condition is None:
             raise ModelError(f"the port map of {layer} has no execution_condition", where)
     elif found.counter is not None or found.condition is not None:
-        raise ModelError(f"{layer} has ports of a Loop", where)
+        raise ModelError(f"the port map of {layer} has a purpose, which only a Loop supports", where)
     elif all(entry.slicing is None for entry in found.inputs):
-        raise ModelError(f"{layer} does not slice an input, which sets its iterations: not supported", where)
+        raise ModelError(f"{layer} slices no input, so its number of iterations is unknown", where)
     return found
 
 
@@ -143,7 +144,8 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
             raise ModelError(f"the port map of {layer} names layer {inner}, which is not a {kind}", where)
         if purpose:
             if purpose != ("current_iteration" if is_input else "execution_condition"):
-                raise ModelError(f"purpose = {purpose[:80]!r} in the port map of {layer}", where)
+                problem = f"purpose = {purpose[:80]!r} for an {line.tag}, which is not supported"
+                raise ModelError(f"the port map of {layer} has {problem}", where)
             purposes[purpose].append(inner)
         port = _read_number(line, "external_port_id", where)
         if port == -1 and purpose:
@@ -157,7 +159,8 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
     for edge in _read_section(layer, "back_edges", {"edge"}, where, needed=False):
         source, target = _read_number(edge, "from-layer", where), _read_number(edge, "to-layer", where)
         if source not in results or target in carried:
-            raise ModelError(f"a back edge of {layer} goes from {source} to {target}", where)
+            problem = "does not start at a Result, or is not the only one to its target"
+            raise ModelError(f"the back edge of {layer} from {source} to {target} {problem}", where)
         carried[target] = source
     counters, conditions = purposes.values()
     whole = {entry.inner for entry in inputs if entry.slicing is None}
@@ -168,7 +171,7 @@ def _read_port_map(layer: Layer, prefix: str, where: Where) -> PortMap:
     if sorted(entry.port for entry in outputs) != list(range(len(layer.outputs))):
         raise ModelError(f"the port map of {layer} does not produce each of its outputs once", where)
     if any(entry.slicing and (entry.slicing.low, entry.slicing.high) != (0, -1) for entry in outputs):
-        raise ModelError(f"an output of {layer} fills a part of its axis: not supported", where)
+        raise ModelError(f"an output of {layer} fills only a part of its axis, which is not supported", where)
     outputs.sort(key=lambda entry: entry.port)
     return PortMap(
         body,
@@ -190,10 +193,14 @@ def _read_slicing(line: Element, layer: Layer, where: Where) -> Slicing | None:
     )
     low, high = (start, end) if stride > 0 else (end, start)
     if stride == 0 or abs(stride) != size:
-        raise ModelError(f"stride = {stride} and part_size = {size} of {layer}: not supported", where)
+        raise ModelError(
+            f"stride = {stride} and part_size = {size} of {layer} are not supported: part_size must be "
+            "positive and equal to the absolute value of stride",
+            where,
+        )
     if low < 0 or high >= 0:
         raise ModelError(
-            f"start = {start} and end = {end} of a slice of {layer} are ambiguous: not supported", where
+            f"start = {start} and end = {end} of a slice of {layer} are ambiguous, thus not supported", where
         )
     return Slicing(axis, size, low, high, stride < 0)
 

@@ -44,7 +44,7 @@ class SingleLayerError(ModelError):
 
 
 def read(path: str | os.PathLike[str], *, allow_links: bool = False) -> OpenVINOModel:
-    """Read a model, and check every edge, port, shape and byte range of a constant. Errors name the layer.
+    """Read a model, and check its edges, ports, shapes and byte ranges of constants. Errors name the layer.
 
     The ``.bin`` in the same folder may be missing if every constant is empty. It stays open, and a constant
     is read when it is needed: do not change the file while the model is in use. With ``allow_links``, the
@@ -158,7 +158,7 @@ class _Reader:
         shape = layer.read_shape(where)
         exact = tuple(dim for dim in shape or () if isinstance(dim, int))
         if shape is None or len(exact) != len(shape):
-            raise ModelError(f"shape = {layer.get_attribute('shape')!r} of a constant is not exact", where)
+            raise ModelError(f"shape = {layer.get_attribute('shape')!r} of a constant is not static", where)
         offset, size = (_read_number(layer, name, where) for name in ("offset", "size"))
         if self._weights is None and size > 0:
             assert not isinstance(self._source, bytes)

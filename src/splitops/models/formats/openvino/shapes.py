@@ -23,7 +23,7 @@ _RANGE: Final = re.compile(r"([0-9]{0,20})\.\.([0-9]{0,20})")
 
 
 def parse_integer(text: str, what: str, where: Where, *, minimum: int | None = None) -> int:
-    """Parse the operation attribute or port size ``what``. ``3.0`` is 3: some converters write it."""
+    """Parse the operation attribute or port size ``what``. Some converters write ``3.0`` for 3."""
     return _parse(_INTEGER, text, what, where, minimum)
 
 
@@ -82,7 +82,7 @@ def _parse_dimension(text: str, where: Where) -> Dim:
     if hi is not None and hi >= INT64_MAX:
         hi = None  # OpenVINO writes this for an unbounded size
     if lo > INT64_MAX or (hi is not None and hi < lo):
-        raise ModelError(f"a dimension of shape, {text!r}, allows no size", where)
+        raise ModelError(f"the range {text!r} of shape contains no size", where)
     return lo if lo == hi else Range(lo, hi)
 
 

@@ -1,4 +1,4 @@
-"""Read the version and the attributes of the layers of the split family."""
+"""Read the operation set and the attributes of split layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse_operation_set(version: str) -> int | None:
 
 
 def get_family_schema(name: str, version: str, where: Where) -> OperatorSchema:
-    """Return the schema of the split layer ``name`` in the operation set ``version``. opset0 means opset1."""
+    """Return the schema of the split layer ``name`` in operation set ``version``. opset0 counts as opset1."""
     number = parse_operation_set(version)
     if number is None:
         raise ModelError(f"{name} is of version {version!r}, which is not an operation set", where)

@@ -52,7 +52,7 @@ def _serialize(model: OpenVINOModel, weights: BinaryIO) -> bytes:
     text = ElementTree.tostring(root, encoding="unicode")
     found = _FORBIDDEN.search(text)
     if found:
-        raise ModelError(f"XML cannot hold the character U+{ord(found[0]):04X} of a name or attribute")
+        raise ModelError(f"a name or attribute has the character U+{ord(found[0]):04X}, which XML forbids")
     return f'<?xml version="1.0"?>\n{text}\n'.encode()
 
 

@@ -185,7 +185,7 @@ class _Search:
 
 
 def _is_read_for(kept: Sequence[bool], other: Sequence[bool]) -> bool:
-    """Return whether a part of a split may be replaced by that of another one.
+    """Return whether a part of a split may be replaced with a part of another one.
 
     Each argument lists whether the outputs of a split are graph outputs, which are kept.
     """

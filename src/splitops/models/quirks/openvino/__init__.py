@@ -1,6 +1,6 @@
 """Optimiser passes of OpenVINO that are wrong around splits, one module per pass.
 
-A pass replaces the nodes that match its pattern by other ones. Each module finds nodes that are not
+A pass replaces the nodes that match its pattern with others. Each module finds nodes that are not
 equivalent to their replacement, and rewrites them to prevent the match.
 """
 
@@ -63,7 +63,7 @@ def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
 
 
 def may_be_in(model: ir.Model) -> bool:
-    """Return whether :func:`find` may find a match, from the operators of a model alone."""
+    """Return whether :func:`find` may find a match, judging only by the operators of a model."""
     return any(map(_may_be_at, (node for _, graph in iter_all_graphs(model) for node in graph)))
 
 

@@ -6,7 +6,7 @@
                                       +-> Squeeze --+-> Concat
                                       +-> Squeeze --+
 
-It replaces them by ``x -> Transpose -> Reshape``. A Concat on a negative axis corrupts memory, and the
+It replaces them with ``x -> Transpose -> Reshape``. A Concat on a negative axis corrupts memory, and the
 Reshape cannot have two unknown sizes. Splits by lengths are not fused.
 
 Reported in compare/docs/reports/split-squeeze-concat.md.

@@ -29,7 +29,7 @@ _BUDGET: Final[ContextVar[IterationBudget | None]] = ContextVar("iterations", de
 
 @contextmanager
 def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
-    """Limit iterations and calls in the block. None keeps an outer limit, or else sets the default one."""
+    """Limit iterations and calls in the block. None keeps an outer limit or sets the default."""
     known = _BUDGET.get()
     if limit is None and known is not None:
         yield known
@@ -43,11 +43,11 @@ def limit_iterations(limit: int | None = None) -> Iterator[IterationBudget]:
 
 
 class Body(Protocol):
-    """The interface of an evaluator of a body (a subgraph or function) to the operator that runs it."""
+    """The evaluator of a body (a subgraph or function), as the operator that runs the body uses it."""
 
     @property
     def input_names(self) -> list[str]:
-        """Names of the inputs of the body, in order."""
+        """Names of the inputs of the body, in the order in which the operator passes them."""
 
     @property
     def output_names(self) -> list[str]:
@@ -126,7 +126,7 @@ class _WithBody(OpRun):
         return rest
 
     def append_scans(self, scans: Sequence[list[Any]], values: Sequence[Any]) -> None:
-        """Append the scan outputs of an iteration.
+        """Append the scan outputs of an iteration, ``values``, to the lists ``scans``.
 
         Raises:
             ModelError: the stacked result would be larger than the memory.
@@ -159,7 +159,7 @@ class _WithBody(OpRun):
 
 
 class Loop(_WithBody):
-    """Loop, all versions."""
+    """Loop in all of its versions."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
         """Run the body until the count or the condition ends the loop."""
@@ -242,11 +242,11 @@ CONTROL_FLOW: Final[Mapping[str, type[OpRun]]] = {
     "Scan": Scan,
     "SequenceMap": SequenceMap,
 }
-"""The implementations, keyed by operator."""
+"""The implementations of these operators, keyed by name."""
 
 
 class FunctionCallBase(OpRun):
-    """Base class for nodes that are not ONNX operators."""
+    """Base class for nodes that are not ONNX operators: function calls and OpenVINO layers."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         # Without a schema: a function with the name of an ONNX operator does not have its attributes.

@@ -91,7 +91,7 @@ def make_model_evaluator(model: ModelProto, where: Where) -> Evaluator:
 
 
 def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
-    """Make the evaluator of a single node."""
+    """Make the evaluator of a single node, whose operator is in opset version ``opset``."""
     model = ModelProto(ir_version=10)
     model.opset_import.add(domain=node.domain, version=opset)
     model.graph.node.append(node)
@@ -121,7 +121,7 @@ class _Step:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     dropped: tuple[str, ...]
-    """The values that are unused after this step."""
+    """Names of the values that are unused after this step."""
     needs_context: bool
     linked: bool
     constant: npt.NDArray[Any] | None
@@ -287,7 +287,7 @@ class Evaluator(ReferenceEvaluator):
         return [results[name] for name in self.output_names]
 
     def infer_output(self, output: int, feeds: Mapping[str, Any]) -> TypeProto:
-        """Infer the type of the output with index ``output`` without evaluating the graph."""
+        """Infer the type of the output with index ``output`` from ``feeds``, without evaluating the graph."""
         model = ModelProto(ir_version=10)
         for domain, version in self.known_opsets.items():
             if domain != "ai.onnx":
@@ -375,6 +375,8 @@ def _bind_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> N
             continue
         name, expected = attribute.name, attribute.type
         if expected not in (AttributeProto.UNDEFINED, value.type):
-            raise ModelError(f"attribute {shown(name)} is not of the type of {shown(value.name)}, its source")
+            raise ModelError(
+                f"attribute {shown(name)} does not have the type of {shown(value.name)}, to which it refers"
+            )
         attribute.CopyFrom(value)
         attribute.name = name

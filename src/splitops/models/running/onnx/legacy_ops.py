@@ -21,7 +21,7 @@ _ALONG_ONE_AXIS: Final = 13
 
 
 def with_defaults(node: NodeProto, opset: int, domain: str) -> NodeProto:
-    """Return a node with the attribute defaults of its imported version, as onnx uses the newest ones."""
+    """Return a node with the attribute defaults of its imported version. onnx would use the newest ones."""
     if not defs.has(node.op_type, domain):
         return node
     try:
@@ -51,7 +51,7 @@ def _has_default(one: Any, other: Any) -> bool:
 
 @cache
 def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
-    """Wrap the implementation ``newest`` to flatten data to rows first, if the version at ``opset`` does."""
+    """Make the implementation ``newest`` flatten data to rows first if the operator does so at ``opset``."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
 
@@ -65,7 +65,7 @@ def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
         def _run(self, data: Any, axis: int | None = None) -> tuple[Any, ...]:
             axis = self.first if axis is None else axis  # the attribute of a function call
             if not -data.ndim <= axis <= data.ndim:
-                raise ValueError(f"axis = {axis} is not one of data with rank {data.ndim}")
+                raise ValueError(f"axis = {axis} is out of range for data of rank {data.ndim}")
             (result,) = super()._run(_to_rows(data, axis))
             return (result.reshape(data.shape),)
 
@@ -101,7 +101,7 @@ class Slice(OpRun):
 
 
 class Concat(OpRun):
-    """Concat that rejects an invalid axis. Some releases of onnx add axes to the data instead."""
+    """Concat that rejects an axis out of range. Some releases of onnx add axes to the data instead."""
 
     def _run(self, *tensors: Any, axis: int) -> tuple[Any, ...]:
         for tensor in tensors:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """An ONNX model on the reference evaluator. Threads may share it.
+    """An ONNX model that is ready to run on the reference evaluator. Threads may share it.
 
     ``inputs`` and ``outputs`` are those of the IR if the model was converted from OpenVINO IR.
     """
@@ -70,7 +70,7 @@ def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelPro
 
 
 def _make_view(value: Any) -> Any:
-    """Return a value with new views of read-only arrays, as callers could make the originals writeable."""
+    """Return a value with new views of read-only arrays. Callers could make the originals writeable."""
     if isinstance(value, list):
         return [_make_view(item) for item in value]
     return value if isinstance(value, np.ndarray) and value.flags.writeable else read_only(value)

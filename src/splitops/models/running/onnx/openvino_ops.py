@@ -43,7 +43,7 @@ class _Layer(FunctionCallBase):
 
 
 class _Split(_Layer):
-    """Split and VariadicSplit."""
+    """OpenVINO's Split and VariadicSplit, with the checks of splitops."""
 
     def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any]) -> None:
         super().__init__(onnx_node, run_params)
@@ -64,7 +64,7 @@ class _Gather(_Layer):
         if not all(kind is not None and kind.integer and not kind.packed for kind in kinds):
             raise ModelError(f"indices are {kinds[0]} and the axis {kinds[1]}, not integers", self.where)
         if axes.size != 1:
-            raise ModelError(f"axis = {axes.reshape(-1)[:8].tolist()} is not one axis", self.where)
+            raise ModelError(f"axis = {axes.reshape(-1)[:8].tolist()} is not a single axis", self.where)
         axis = normalise_axis(int(axes.item()), data.ndim)
         shape = gather(data.shape, axis, positions.shape)
         if len(shape) > MAX_RANK:
@@ -136,7 +136,7 @@ def _resolve_pattern(shape: tuple[int, ...], pattern: Sequence[int], *, copies_z
             product *= size if size >= 0 else 1
     misfit = ModelError(f"pattern {pattern} does not fit shape {list(shape)}")
     if pattern.count(-1) > 1:
-        raise ModelError(f"pattern {pattern} has two -1")
+        raise ModelError(f"pattern {pattern} has more than one -1")
     if -1 in pattern:
         count = math.prod(rest)
         # For empty data, OpenVINO resolves an ambiguous -1 to 1.

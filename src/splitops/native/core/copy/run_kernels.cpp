@@ -13,10 +13,10 @@
 namespace splitops {
 namespace {
 
-constexpr Extent kTileBytes = 16 << 10;      // of a tile of whole rows: half of a first-level cache
+constexpr Extent kTileBytes = 16 << 10;      // for a tile of whole rows: half of a first-level cache
 constexpr Extent kMaxTileBytes = 256 << 10;  // if necessary: half of a second-level cache, for two tiles
-constexpr Extent kMinWideRows = kLine;       // of rows with gaps, or too long for a tile to fit a cache: whole lines
-constexpr Extent kTableBytes = 4 << 10;      // of parts: below, filling a table of shuffles takes longer than copying
+constexpr Extent kMinWideRows = kLine;       // if rows have gaps or are too long for a tile to fit a cache: whole lines
+constexpr Extent kTableBytes = 4 << 10;      // copying fewer bytes takes less time than filling a table of shuffles
 constexpr std::size_t kCarries = 4 << 10;    // maximum parts with carries between tiles: 352 KiB per thread
 constexpr Extent kStagedRun = kSmallPage / 2;  // longer runs are streamed directly: a strip is inside one page
 constexpr int kStripsInPage = kSmallPage / kLaneStripBytes;
@@ -91,7 +91,7 @@ void finish_streaming() {
 #endif
 }
 
-// Frequent stores must not cross two pages, which takes many times as long.
+// Frequent stores must not cross a page boundary, which takes many times as long.
 struct RunPlan::Scratch {
     static constexpr int kPages = (LaneTable::kMaxParts + kStripsInPage - 1) / kStripsInPage;
 

@@ -11,8 +11,8 @@
 
 namespace splitops {
 
-// Minimum bytes of a part to write in one range, if possible; more gain nothing. Runs of this length are written one by
-// one.
+// Minimum bytes of a part to write in one range, if possible. Longer ranges are not faster. Runs of this length are
+// written one by one.
 constexpr Extent kStretchBytes = 16 * kLine;
 
 struct RowPart {

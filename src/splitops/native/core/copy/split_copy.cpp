@@ -15,8 +15,8 @@ namespace {
 using thread_pool::kTaskBytes;
 
 constexpr Extent kCacheBytes = Extent{32} << 20;  // of the last level, if the system does not report it
-constexpr Extent kFewRuns = 64;                   // fewer are copied in less time than making a plan
-constexpr Extent kFewRows = 8;                    // fewer do not give a part a range to write
+constexpr Extent kFewRuns = 64;                   // copying fewer takes less time than making a plan
+constexpr Extent kFewRows = 8;                    // with fewer rows, parts have no long ranges to write
 
 // Larger copies would evict everything else from the caches. A store past the caches also saves reading the line that
 // it overwrites.

@@ -9,8 +9,8 @@
 
 namespace splitops {
 
-constexpr Extent kCallBytes = 16 * kLine;   // from here on, a call of memcpy costs nothing in comparison
-constexpr Extent kStageBytes = 16 * kLine;  // of a part, collected before they are streamed
+constexpr Extent kCallBytes = 16 * kLine;   // from this size on, the cost of calling memcpy is negligible
+constexpr Extent kStageBytes = 16 * kLine;  // bytes of a part that are collected before they are streamed
 
 inline Extent misalignment(const char *pointer) {
     return static_cast<Extent>(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(kLine));

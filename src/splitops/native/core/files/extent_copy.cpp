@@ -25,16 +25,16 @@
 namespace splitops::files {
 namespace {
 
-constexpr Offset kLongRun = Offset{64} << 10;     // from here on, a system call per run costs little
+constexpr Offset kLongRun = Offset{64} << 10;     // from this length on, a system call per run costs little
 constexpr Offset kCacheBytes = Offset{128} << 10;  // moved at a time, so that source and target stay in the caches
 constexpr Offset kPieceBytes = 1024;               // minimum for each target at a time
 constexpr Offset kReadBytes = Offset{64} << 10;    // read from each source lane at a time
 constexpr Offset kReadAtOnce = Offset{1} << 20;    // read from all source lanes at a time, if they are few
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
-constexpr Offset kScattered = 512;                 // from here on, the system scatters the runs
+constexpr Offset kScattered = 512;                 // from this length on, the system scatters the runs
 constexpr std::size_t kVectors = 1024;             // limit of Linux
-constexpr std::size_t kManyFiles = 64;             // from here on, files are synced at once
-constexpr Offset kMostBytes = Offset{1} << 60;     // of a block, more than any machine has
+constexpr std::size_t kManyFiles = 64;             // from this number on, files are synced at once
+constexpr Offset kMostBytes = Offset{1} << 60;     // maximum of a block: more than any machine has
 constexpr auto kTick = std::chrono::milliseconds(50);
 
 // Whether a lane is read as one range of the file, with the gaps between its rows.
@@ -301,7 +301,7 @@ class Copy {
             vectors.push_back({to, size});
     }
 
-    // Reads consecutive bytes into the destinations, and clears these.
+    // Reads consecutive bytes into the destinations, and then clears the list of these.
     bool read_vectors(const Lane &lane, Offset at, std::vector<iovec> &vectors) {
         const int file = work_.source_files[static_cast<std::size_t>(lane.file)];
         for (std::size_t i = 0; i < vectors.size();) {

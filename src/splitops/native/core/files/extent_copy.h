@@ -62,7 +62,7 @@ struct Outcome {
 const char *problem_of(const Work &work);
 
 // Executes consistent work on `threads` threads, including the caller's, which calls `tick` repeatedly with the number
-// of bytes that are done; false from it stops the copy. Throws std::bad_alloc.
+// of bytes that are done. If it returns false, the copy stops. Throws std::bad_alloc.
 Outcome copy_extents(const Work &work, int threads, const std::function<bool(Offset)> &tick);
 
 // Flushes files to disk one by one or, if there are many, their whole file system at once. Returns 0 or an errno.

@@ -16,7 +16,7 @@ struct InstructionSet {
     // Copies whole lines to an aligned target, past the caches if possible.
     void (*stream_lines)(char *target, const char *source, Extent bytes);
 
-    // Null if there is none.
+    // The vector kernels; null if the set has none.
     GatherCost gather_cost = nullptr;
     PrepareGather prepare_gather = nullptr;
     Gather gather = nullptr;

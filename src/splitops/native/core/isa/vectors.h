@@ -1,5 +1,5 @@
-// The vector kernels: adjacent runs are separated by transposing, single runs are gathered by shuffles. Only for the
-// file of an instruction set, which must define before:
+// The vector kernels: adjacent runs are separated by transposing, single runs are gathered by shuffles. Included
+// only in the file of an instruction set, which must first define:
 //   SPLITOPS_SIMD    attribute of functions that use its instructions; SPLITOPS_INLINE for inlined functions
 //   Pair             two vectors of 16 bytes that go through the same steps
 //   stream_lines     copies whole lines past the caches

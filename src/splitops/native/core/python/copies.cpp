@@ -37,8 +37,8 @@ constexpr std::intptr_t kNear = 2 * kLine;
 constexpr std::size_t kManyPieces = 256;
 constexpr Extent kLongPiece = kReleaseBytes;
 
-// Extents are prefetched this number of buffers ahead, and the buffers themselves before: a hundred thousand are not
-// cached (`python -m dev.benchmarks many`).
+// Extents are prefetched this number of buffers ahead, and the buffers themselves even earlier: a hundred thousand are
+// not cached (`python -m dev.benchmarks many`).
 constexpr std::size_t kAhead = 8;
 constexpr std::size_t kFarAhead = 3 * kAhead;
 
@@ -184,7 +184,7 @@ class Targets {
             split_copy(source_, targets_.data(), targets_.size(), squeeze_, fresh);
     }
 
-    // Planning takes longer than copying this little from one range to another.
+    // Copies without a plan, because planning takes longer than copying so few bytes from one range to another.
     void copy_pieces() const {
         const bool stream = bytes_ >= static_cast<std::size_t>(thresholds().stream);
         const std::size_t n = targets_.size();
@@ -285,7 +285,7 @@ bool Filling::check(std::size_t index, const npy_intp *shape, PyArrayObject *tar
     return true;
 }
 
-// Both lines that a small object may be in.
+// Prefetches both cache lines that a small object may be in.
 inline void fetch_object(PyObject *object) {
     __builtin_prefetch(object, 1);
     __builtin_prefetch(reinterpret_cast<char *>(object) + sizeof(PyArrayObject_fields) - 1, 1);

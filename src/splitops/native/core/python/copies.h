@@ -9,7 +9,7 @@ namespace splitops {
 bool init_block_type();
 
 // New, C-contiguous, writeable parts in their container; `cuts` must match the array. Null with an error set. All parts
-// are in one slab of pooled memory or, with `separate`, in a slab each.
+// are in one block of memory or, with `separate`, in a block each.
 PyObject *make_copies(PyArrayObject *array, const Cuts &cuts, bool separate = false);
 
 // Fills `out`, a sequence of arrays of the exact shapes and dtype. False with an error set.
