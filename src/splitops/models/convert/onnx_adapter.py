@@ -14,7 +14,6 @@ import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.convert.onnx_versions import drop_defaults, format_types, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
@@ -23,7 +22,7 @@ from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
-from splitops.models.infer.interpreter import ShapeInterpreter
+from splitops.models.infer.interpreter import infer_model
 
 _MAX_EMBEDDED: Final = 1 << 12
 """Maximum size of an integer constant that is passed to onnx's converter, such as axes or sizes."""
@@ -126,7 +125,7 @@ class ReplacementModel:
     @classmethod
     def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
         """Build a replacement from a model, and infer the types and shapes of its values."""
-        inferred = ShapeInterpreter(deserialize_model(model), NOWHERE).run()
+        inferred = infer_model(deserialize_model(model))
         return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import onnx_ir as ir
 
 from splitops.common.progress import track
-from splitops.errors import Where
+from splitops.errors import NOWHERE, Where
 from splitops.models.abstract_values import (
     NOTHING,
     AbstractSequence,
@@ -22,7 +22,7 @@ from splitops.models.abstract_values import (
     to_fact,
 )
 from splitops.models.formats.onnx.graphs import TYPE
-from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode
+from splitops.models.formats.openvino.nodes import DOMAIN, LayerNode, PortValue
 from splitops.models.formats.walk import (
     canonicalise,
     extend,
@@ -43,7 +43,8 @@ from splitops.models.infer.layers import get_initial_value, infer_as_openvino, i
 from splitops.models.infer.onnx_loops import drop_axis, drop_elements, find_scalar, read_ints, stack, widen
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import infer_constant, make_abstract_tensor
-from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
+from splitops.models.infer.splitting import find_symbol_sizes, infer_outputs, tighten
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
@@ -62,11 +63,32 @@ class InferenceResult:
 
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
+        splits: every split node in the order of inference; one of a function appears once per call.
         paths: path of the graph of each value; None is the main graph.
+        sizes: sizes of the model's symbols, as implied by the splits that every run executes.
+        keeps_types: whether values keep types that onnx-ir cannot represent.
+        is_complete: False if a split implies more about its own input; see :class:`ForwardInterpreter`.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
+    splits: list[SplitNode] = field(default_factory=list)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    keeps_types: bool = False
+    is_complete: bool = True
+
+    def get_declared(self, value: ir.Value) -> AbstractValue:
+        """Return the declared type and shape of a value. This is fast if there is none."""
+        if value.type is None and value.shape is None and not (self.keeps_types or type(value) is PortValue):
+            return None
+        return get_declared(value)
+
+    def substitute_sizes(self) -> InferenceResult:
+        """Return the result with the symbols in :attr:`sizes` replaced by their sizes."""
+        if not self.sizes:
+            return self
+        values = {value: substitute_sizes(each, self.sizes) for value, each in self.values.items()}
+        return replace(self, values=values)
 
     def index_by_name(self) -> dict[tuple[str | None, str], AbstractValue]:
         """Return the abstract values, keyed by graph path (None for the main graph) and value name."""
@@ -109,17 +131,16 @@ class _Frame:
 
 
 class ShapeInterpreter:
-    """Infers the values of a model, and calls ``on_split`` for each split. An error there ends the inference.
+    """Infers the values of a model.
 
-    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and ``on_split`` is called only
-    for those that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and the result lists only those
+    that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
     """
 
     def __init__(
         self,
         model: ir.Model,
         where: Where,
-        on_split: OnSplit | None = None,
         *,
         as_openvino: bool = False,
         given: Mapping[ir.Value, AbstractValue] | None = None,
@@ -127,11 +148,8 @@ class ShapeInterpreter:
         self.model = model
         self.as_openvino = as_openvino
         self.where = where
-        self.on_split = on_split
         self.keeps_types = TYPE in model.meta
-        self.found = InferenceResult()
-        self.sizes: dict[str, int] = {}
-        """Sizes of the model's symbols, as implied by the splits that every run executes."""
+        self.found = InferenceResult(keeps_types=self.keeps_types)
         self.inference = NodeInference(get_unread_attributes(model))
         self.functions = index_functions(model)
         self.defaults = has_defaults(model)
@@ -153,9 +171,6 @@ class ShapeInterpreter:
         for function in self.functions.values():
             if make_function_path(function) not in self.visited:
                 self._infer_function(function, [None] * len(function.inputs), make_references(function), True)
-        if self.sizes:
-            for value, known in self.found.values.items():
-                self.found.values[value] = substitute_sizes(known, self.sizes)
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
@@ -246,18 +261,18 @@ class ShapeInterpreter:
         loose = infer_as_openvino(split_node, _to_tensors(inputs)) if self.as_openvino else None
         if loose is not None:
             return loose
-        if self.recording and self.on_split is not None:
-            self.on_split(split_node)
-        if split_node.inference is not None and node.inputs[0] is not None:
-            self._tighten(scope, node.inputs[0], inputs[0], tighten(split_node, inputs[0]))
+        if self.recording:
+            self.found.splits.append(split_node)
+        if split_node.inference is not None:
+            data = tighten(split_node, inputs[0])
+            if not scope.conditional and not scope.function:
+                self.found.sizes.update(find_symbol_sizes(inputs[0], data))
+            if data != inputs[0] and node.inputs[0] is not None:
+                self._tighten(scope, node.inputs[0], data)
         return outputs
 
-    def _tighten(self, scope: _Frame, value: ir.Value, before: AbstractValue, data: AbstractValue) -> None:
+    def _tighten(self, scope: _Frame, value: ir.Value, data: AbstractValue) -> None:
         """Refine the abstract input of a split. A value of an outer graph is refined only in this graph."""
-        if data == before:
-            return
-        if not scope.conditional and not scope.function:
-            self.sizes.update(find_symbol_sizes(before, data))
         if value in scope.values:
             self._set(scope, value, data)
         else:
@@ -455,7 +470,17 @@ class ForwardInterpreter(ShapeInterpreter):
     """
 
     def _tighten(self, *_: object) -> None:
-        pass
+        self.found.is_complete = False
+
+
+def infer_model(
+    model: ir.Model, where: Where = NOWHERE, *, given: Mapping[ir.Value, AbstractValue] | None = None
+) -> InferenceResult:
+    """Infer the values of a model, with the sizes that its splits imply for symbols and for their own input.
+
+    ``given`` has abstract values of inputs, which refine their declarations.
+    """
+    return ShapeInterpreter(model, where, given=given).run().substitute_sizes()
 
 
 def _to_tensors(inputs: _Values) -> list[AbstractTensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,6 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Range
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
-
-OnSplit = Callable[[SplitNode], None]
-"""A function that is called with every split node, for example to raise or to collect its error."""
 
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
