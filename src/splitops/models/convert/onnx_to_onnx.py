@@ -40,7 +40,7 @@ from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.declarations import declare_found, find_contradiction
 from splitops.models.infer.interpreter import ForwardInterpreter, infer_model
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
-from splitops.models.simplify.sequences import sequence_reads
+from splitops.models.simplify.sequences import replace_sequences
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Way, get_first_way
@@ -258,7 +258,7 @@ class ModelConversion:
         """Replace all uses of a sequence. Return a description of the new nodes, or None if uses remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
-        sequence_reads(node, self.editor)
+        replace_sequences(node, self.editor)
         if node.graph is None:
             return self.editor.changes[-1].after
         try:

@@ -28,7 +28,7 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
 from splitops.models.graph.split_writer import write_split
 from splitops.models.simplify.constants import fold_constants
-from splitops.models.simplify.sequences import sequence_reads
+from splitops.models.simplify.sequences import replace_sequences
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
 from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
 from splitops.models.split_nodes.styles import ConversionTarget
@@ -341,7 +341,7 @@ class FixWriter:
     # Sequences
 
     def _write_parts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        sequence_reads(node, self.editor)
+        replace_sequences(node, self.editor)
         if node.graph is not None:
             raise ModelError(
                 "its sequence is used for more than its length, constant positions and concatenation"

@@ -170,9 +170,7 @@ class ShapeInterpreter:
         self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
             if make_function_path(function) not in self.visited:
-                self._infer_function(
-                    function, [None] * len(function.inputs), make_references(function), scope, True
-                )
+                self._infer_function(function, [None] * len(function.inputs), make_references(function), True)
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
@@ -222,7 +220,8 @@ class ShapeInterpreter:
         count = len(node.outputs)
         function = self.functions.get(make_function_key(node)) if self.functions else None
         if function is not None:
-            return _pad(self._infer_call(scope, node, function, inputs), count)
+            attributes = resolve_call(node, function, scope.attributes)
+            return _pad(self._infer_function(function, inputs, attributes, scope.conditional), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
@@ -301,13 +300,7 @@ class ShapeInterpreter:
     # Subgraphs
 
     def _infer_body(
-        self,
-        scope: _Frame,
-        step: str,
-        graph: ir.Graph,
-        inputs: _Values,
-        *,
-        conditional: bool = True,
+        self, scope: _Frame, step: str, graph: ir.Graph, inputs: _Values, *, conditional: bool = True
     ) -> list[AbstractValue]:
         """Infer the outputs of a subgraph from its abstract inputs. ``step`` is added to the graph path."""
         path = extend(scope.where.graph, step)
@@ -419,11 +412,7 @@ class ShapeInterpreter:
         ]
 
     def _compute_fixed_point(
-        self,
-        body: Callable[[list[AbstractValue]], list[AbstractValue]],
-        start: _Values,
-        *,
-        first: int,
+        self, body: Callable[[list[AbstractValue]], list[AbstractValue]], start: _Values, *, first: int
     ) -> list[AbstractValue]:
         """Infer a body until its state holds for every iteration. Record and return only the last result.
 
@@ -444,19 +433,8 @@ class ShapeInterpreter:
 
     # Functions
 
-    def _infer_call(
-        self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
-    ) -> list[AbstractValue]:
-        attributes = resolve_call(node, function, scope.attributes)
-        return self._infer_function(function, inputs, attributes, scope, scope.conditional)
-
     def _infer_function(
-        self,
-        function: ir.Function,
-        inputs: _Values,
-        attributes: Attributes,
-        caller: _Frame,
-        conditional: bool,
+        self, function: ir.Function, inputs: _Values, attributes: Attributes, conditional: bool
     ) -> list[AbstractValue]:
         path = make_function_path(function)
         if not self._may_enter(path):

@@ -54,15 +54,13 @@ def _split_elements(
     shapes, axis = inference.parts, binding.axis
     if data.elements is None or axis is None or shapes is None:
         return [None] * count
-    sizes = [None if shape is None else shape[axis] for shape in shapes]
-    parts: list[np.ndarray[Any, Any] | None] = []
-    offset: int | None = 0
-    for size in sizes:
-        if offset is None or not isinstance(size, int):
-            parts, offset = [*parts, None], None
-            continue
-        where = (slice(None),) * axis + (slice(offset, offset + size),)
-        parts.append(data.elements[where])
+    parts: list[np.ndarray[Any, Any] | None] = [None] * count
+    offset = 0
+    for index, shape in enumerate(shapes):
+        size = None if shape is None else shape[axis]
+        if not isinstance(size, int):
+            break
+        parts[index] = data.elements[(slice(None),) * axis + (slice(offset, offset + size),)]
         offset += size
     return parts
 

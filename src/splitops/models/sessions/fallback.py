@@ -237,13 +237,13 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether a conversion to 32 bits keeps the values of an array. -2^31 counts as too small."""
+    """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             return bool(np.array_equal(array.astype(np.float32), array, equal_nan=True))
-    return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
+    return bool(array.min() >= -INT32_MAX - 1 and array.max() <= INT32_MAX)
 
 
 def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
@@ -361,25 +361,34 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     trips = None if limit is None else read_constant(limit)
     if limit is not None and (trips is None or trips.size != 1):
         return 1.0
+    conditions = [_find_condition(loop, body) for body in bodies]
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
-        return float(max(0, trips.item()))
-    return math.inf if any(_is_endless(loop, body) for body in bodies) else 1.0
+        number = float(max(0, trips.item()))
+        return min(number, 1.0) if False in conditions else number
+    return math.inf if True in conditions else 1.0
 
 
-def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
-    """Return whether the condition that a body returns is an input, an outer value or a constant."""
+def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
+    """Return the condition that a body returns if it is constant, or None if the body computes it.
+
+    An input of the body or an outer value counts as true: the loop has started with it.
+    """
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
         inner = ports.body.by_id
         assert ports.condition is not None
         (end,) = ports.body.get_sources(inner[ports.condition])
-        return inner[end.layer].type in ("Const", "Parameter")
+        source = inner[end.layer]
+        if source.constant is not None:
+            return bool(source.constant.read_array(source.where).all())
+        return True if source.type == "Parameter" else None
     value = body.outputs[0] if body.outputs else None
-    while value is not None and (node := value.producer()) is not None:
-        if node.op_type != "Identity":
-            return node.op_type == "Constant"
+    while value is not None and (node := value.producer()) is not None and node.op_type == "Identity":
         value = node.inputs[0]
-    return True
+    constant = None if value is None else read_constant(value)
+    if constant is not None:
+        return bool(constant.all())
+    return True if value is None or value.producer() is None else None
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
