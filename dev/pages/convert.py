@@ -81,7 +81,7 @@ def layers() -> str:
         "|---|---|---|---|---|",
     ]
     shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
-    rows = [(row.layer, _numbers(row.versions), row.types, "nodes", "") for row in CONVERTERS]
+    rows = [(row.layer, list(row.versions), row.types, "nodes", "") for row in CONVERTERS]
     rows += [_shared_row(operator) for operator in shared]
     for layer, numbers, types, said, both in sorted(rows, key=lambda row: row[:2]):
         versions = ", ".join(map(str, numbers))
@@ -99,10 +99,6 @@ def layers() -> str:
 def _shared_row(operator: Operator) -> tuple[str, list[int], frozenset[ElementType] | None, str, str]:
     layer = operator.openvino[0]
     return layer.name, sorted(layer.versions or ()), operator.types, f"`{operator.onnx[0].name}`", "yes"
-
-
-def _numbers(versions: frozenset[str]) -> list[int]:
-    return sorted(int(version.removeprefix("opset")) for version in versions)
 
 
 def page(text: str) -> str:

@@ -59,8 +59,7 @@ def split_of(case: str) -> Split:
     """Return the operator and the first split of a case, with the model around it."""
     model = make_model(list_cases()[case].spec)
     opened = CheckedModel.read(model, weights=False)
-    sites: list[SplitNode] = []
-    ShapeInterpreter(opened.nodes, opened.where, sites.append).run()
+    sites = ShapeInterpreter(opened.nodes, opened.where).run().splits
     return f"{sites[0].schema}", sites[0], ModelContext.from_model(opened.nodes)
 
 

@@ -270,7 +270,7 @@ def test_chunks_of_zarr(tmp_path, cluster, submitted, monkeypatch):
 
 
 def test_what_cannot_be_is_one_error(source, tmp_path, cluster, monkeypatch):
-    with pytest.raises(FileError, match="a cluster cannot write targets at an address"):
+    with pytest.raises(FileError, match="a cluster cannot write targets at a URL"):
         splitops.files.split(source, "memory://x", num_outputs=2, cluster=cluster)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("w", data=np.zeros((4, 4)), chunks=(2, 2))

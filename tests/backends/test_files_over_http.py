@@ -149,7 +149,7 @@ def test_a_file_that_changes_meanwhile_is_rejected(served: Server, tmp_path: Pat
     def change(done: int, total: int) -> None:
         served.changed = "Tue, 02 Jan 2024 00:00:00 GMT"
 
-    with pytest.raises(FileError, match="has changed while it was read"):
+    with pytest.raises(FileError, match="has changed while it was being read"):
         splitops.files.split(served.address, tmp_path / "out", num_outputs=2, progress=change)
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("safetensors")
 from safetensors.numpy import save_file
 
 CHILD = """
-import os, signal, sys
+import os, signal, sys, time
 from splitops.files import engine, journal
 from splitops.common import atomic_write
 
@@ -32,6 +32,16 @@ if at == "copy":
 if at == "publish":
     replace = os.replace
     os.replace = lambda *paths: (replace(*paths), os.kill(os.getpid(), first))
+if at == "destructor":
+    begin = journal.Journal.__init__
+    class Destroyed:
+        def __del__(self):
+            os.kill(os.getpid(), first)
+    def begun(self, *args, **how):
+        begin(self, *args, **how)
+        Destroyed()
+        time.sleep(60)
+    journal.Journal.__init__ = begun
 
 def interrupted(self, task, checksums):
     global left
@@ -268,6 +278,13 @@ def test_an_interrupt_of_files_that_take_their_places_does_not_say_that_nothing_
     assert (done.returncode, done.stderr) == (143, "splitops: interrupted\n")
     assert names(tmp_path / "out") == ["x.0.npy", "x.1.npy", "x.2.npy"]
     assert names(tmp_path) == ["out", "x.npy"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_whose_exception_python_drops_ends_the_command(child, tmp_path, number):
+    done = child(SPLIT, number, at="destructor", timeout=50)
+    assert (done.returncode, done.stderr) == (128 + number, "splitops: interrupted\n")
+    assert names(tmp_path) == ["x.npy"]
 
 
 def test_what_cannot_be_resumed_is_only_interrupted(child, tmp_path):

@@ -100,7 +100,7 @@ def test_a_change_tells_whether_it_is_one_of_a_split(before, split):
 
 def test_simplify_groups_what_it_does_everywhere(invoke, model, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    (row,) = lines_with(invoke("simplify", model).output, "split-concat")
+    (row,) = lines_with(invoke("simplify", model).output, "cancel-split-concat")
     assert "glue0, glue1, glue2 and 9 more" in row
     assert "r0, r1, r2 and 9 more" in row
 

@@ -109,7 +109,7 @@ def test_a_layer_gives_the_same_in_onnx(index: int, layers: dict[int, Any], ther
 def test_every_row_has_a_case(folder: Path, layers: dict[int, Any]) -> None:
     models = [splitops.load(folder / f"{index}.xml") for index in layers]
     tried = {(layer.type, layer.version) for model in models for layer in model.graph.layers}
-    rows = {(form.layer, version) for form in CONVERTERS for version in form.versions}
+    rows = {(form.layer, f"opset{version}") for form in CONVERTERS for version in form.versions}
     shared = [operator for operator in OPERATORS if operator.converts and operator.types is not None]
     spellings = [spelling for operator in shared for spelling in operator.openvino]
     rows |= {(one.name, f"opset{version}") for one in spellings for version in one.versions or ()}

@@ -156,7 +156,7 @@ def test_strays_are_named_and_can_be_included(tmp_path: Path) -> None:
 
 def test_two_sets_of_numbered_files(tmp_path: Path) -> None:
     folder = numbered(numbered(tmp_path / "m", 3), 2, word="other")
-    assert "2 of 2 sets of numbered files are complete" in run("index", folder, code=1)
+    assert "2 of 2 sets of numbered files are complete. Move those" in run("index", folder, code=1)
     (folder / "model-00001-of-00003.safetensors").unlink()
     said = run("index", folder)
     assert "'model-00002-of-00003.safetensors' is left out" in said

@@ -383,7 +383,7 @@ def test_external_data_of_subgraphs_functions_and_attributes(tmp_path: Path, mai
     if main:
         said = run("split", tmp_path / "model", "--max-size", "1KiB", "--out", tmp_path / "x", "--verify")
         assert "'m.onnx' has " in said
-        assert "more than 1024: tensors in the model stay in it" in said
+        assert "more than 1024: tensors inside the model are not moved to data files" in said
         assert len(list((tmp_path / "x").iterdir())) == 3
         run("merge", source, "--out", tmp_path / "y" / "m.onnx", "--external-data")
         run("merge", tmp_path / "x" / "m.onnx", "--out", tmp_path / "z" / "m.onnx")

@@ -17,10 +17,10 @@ from fix_helpers import is_right, parse, proved
 import splitops
 from splitops.cli import cli
 from splitops.models.check import Target
+from splitops.models.check.limits import FIXES
 from splitops.models.check.predicates import parse_condition
 from splitops.models.fix import FixStatus, fix, fix_with_report
-from splitops.models.fix.driver import RewriteResult
-from splitops.models.fix.writing import FixWriter
+from splitops.models.fix.writing import FixWriter, RewriteResult
 from splitops.models.formats.openvino import Builder
 from splitops.spec import ELEMENT_TYPES
 
@@ -734,3 +734,24 @@ def test_initializers_that_the_caller_can_replace_are_no_constants() -> None:
         <ir_version: 8, opset_import: ["": 18]>
         g (float[N] x, int64[2] k = {2, 3}) => (float[A] a, float[B] b) { a, b = Split(x, k) }""")
     assert fix(model, "onnxruntime") == model
+
+
+@pytest.mark.parametrize("rewrite", list(FIXES))
+def test_a_user_may_name_every_rewrite_for_every_operator(rewrite: str, tmp_path: Path) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text(f"""
+        name = "mine"
+        formats = ["onnx", "openvino"]
+        [[limits]]
+        code = "all"
+        when = ["not rank above 9"]
+        message = "it runs no split"
+        rewrites = ["{rewrite}"]""")
+    for model in (
+        parse("(float[6] x) => (float[A] a, float[B] b) { a, b = Split<num_outputs = 2>(x) }"),
+        parse("(float[6] x) => (float[A] p) { s = SplitToSequence(x) p = ConcatFromSequence<axis = 0>(s) }"),
+        layers("f32", [2, 4]),
+    ):
+        for unbind in (None, "as-written", "as-pytorch"):
+            report = fix_with_report(model, target, unbind=unbind, partial=True)
+            assert report.rewritten or report.unfixable

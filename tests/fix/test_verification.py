@@ -17,9 +17,8 @@ import splitops
 from splitops.cli import cli
 from splitops.models.check.limits import Repair
 from splitops.models.fix import Reason, driver, fix, fix_with_report
-from splitops.models.fix.driver import RewriteResult
 from splitops.models.fix.limits import Issue
-from splitops.models.fix.writing import FixWriter
+from splitops.models.fix.writing import FixWriter, RewriteResult
 from splitops.models.formats.openvino import Builder
 from splitops.models.verify import TrialVerdict, verify
 

@@ -196,7 +196,7 @@ def test_followed_sizes_are_used_in_every_opset(opset: int) -> None:
         "but_last": "?, 6",
         "few": "2, 0..9",
         "numbers": "N",
-        "every_third": "?",
+        "every_third": "ceil(N/3)",
         "pads": "4",
         "padded": "2*N, 6",
         "hot": "2, N",

@@ -427,6 +427,22 @@ def test_a_loop_that_only_a_run_ends_goes_to_the_runtime():
 
 
 @needs_onnxruntime
+@pytest.mark.parametrize("turns", ["", "many"])
+def test_loops_whose_condition_is_constantly_false_end(turns):
+    model = parsed(
+        f"""g (float[6] x) => (float[6] y) {{
+            y = Loop ({turns}, , x) <body = b (int64 i, bool go, float[6] v) => (bool on, float[6] w) {{
+                stop = Constant<value = bool {{0}}>()
+                on = Identity(stop)
+                p, q = Split<axis = 0, num_outputs = 2>(v)
+                w = Concat<axis = 0>(q, p) }}> }}"""
+    )
+    if turns:
+        model.graph.initializer.append(numpy_helper.from_array(np.array(1 << 40), "many"))
+    assert same(model, {"x": X}, "onnxruntime").engine == "onnxruntime"
+
+
+@needs_onnxruntime
 def test_functions_that_a_runtime_would_copy_without_end_go_to_none():
     functions = [
         helper.make_function(
@@ -668,6 +684,18 @@ def test_onnx_on_openvino():
     assert "openvino.narrowed-values" in ready.describe()
     ready.run({"x": np.arange(6)})
     assert ready.describe() == "Runs on openvino, including its split"
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [(-(2**31), "openvino"), (2**31 - 1, "openvino"), (-(2**31) - 1, "reference"), (2**31, "reference")],
+)
+def test_exactly_the_64_bit_integers_of_32_bits_go_to_openvino(number, engine):
+    long = parsed("g (int64[6] x) => (int64[3] a, int64[3] b) { a, b = Split<num_outputs = 2>(x) }")
+    ready = splitops.session(long, "openvino")
+    assert ready.run({"x": np.full(6, number)})["a"].tolist() == [number] * 3
+    assert ("narrowed-values" in ready.describe()) == (engine == "reference")
 
 
 @needs_openvino

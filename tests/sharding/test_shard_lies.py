@@ -361,7 +361,7 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(model, tmp_path):
     def change(done, total):
         os.utime(model / "model-00001-of-00002.safetensors", ns=(1, 1))
 
-    with pytest.raises(FileError, match="has changed while it was read"):
+    with pytest.raises(FileError, match="has changed while it was being read"):
         plan.run(tmp_path / "out", progress=change)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 

@@ -34,7 +34,7 @@ BOTH = """g (float[4, 6] x) => (float[4, 6] y, float[4, 2] z) {
 
 def test_only_named_rewrites_are_applied() -> None:
     model = parse(BOTH, 13)
-    assert set(simplify_with_report(model, ["split-concat"]).counts) == {"split-concat"}
+    assert set(simplify_with_report(model, ["cancel-split-concat"]).counts) == {"cancel-split-concat"}
     assert set(simplify_with_report(model, ["remove-unused-parts"]).counts) == {"remove-unused-parts"}
     assert set(simplify_with_report(model, "remove-unused-parts").counts) == {"remove-unused-parts"}
     assert not simplify_with_report(model, []).changes
@@ -47,9 +47,9 @@ def test_an_unknown_name_is_an_error_that_lists_the_names() -> None:
 
 def test_the_registry_is_frozen_and_every_pass_is_what_it_says() -> None:
     with pytest.raises(TypeError):
-        REWRITES["mine"] = REWRITES["slices"]  # type: ignore[index]
+        REWRITES["mine"] = REWRITES["replace-slices"]  # type: ignore[index]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        REWRITES["slices"].default = False  # type: ignore[misc]
+        REWRITES["replace-slices"].default = False  # type: ignore[misc]
     for name, row in REWRITES.items():
         made = row.make_pass()
         assert isinstance(made, SplitPass)
@@ -62,7 +62,7 @@ def test_a_pass_in_somebody_elses_pipeline() -> None:
     model = ir.from_proto(parse(BOTH, 13))
     passes = ir.passes.Sequential(
         AnnotateInferredPass(),
-        REWRITES["split-concat"].make_pass(),
+        REWRITES["cancel-split-concat"].make_pass(),
         REWRITES["remove-unused-parts"].make_pass(),
     )
     result = passes(model)
@@ -80,7 +80,7 @@ def test_empty_parts_of_a_shape_that_nobody_noted_stay() -> None:
         a, b = Split<axis = 0>(x, s) y = Neg(a) z = Neg(b) }"""
     model = ir.from_proto(parse(text, 13))
     model.graph.node(0).outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
-    assert not REWRITES["empty-parts"].make_pass()(model).modified
+    assert not REWRITES["fold-empty-parts"].make_pass()(model).modified
 
 
 def test_parts_of_a_constant_of_a_type_that_only_is_stated() -> None:
@@ -316,11 +316,14 @@ def test_the_command(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     report = json.loads(result.output)
     assert (report["nodes_before"], report["nodes_after"]) == (5, 3)
-    assert {change["rewrite"] for change in report["changes"]} == {"split-concat", "remove-unused-parts"}
+    assert {change["rewrite"] for change in report["changes"]} == {
+        "cancel-split-concat",
+        "remove-unused-parts",
+    }
     assert operators(onnx.load(out)) == ["Relu", "Slice", "Relu"]
     result = CliRunner().invoke(command, [str(tmp_path / "model.onnx"), "--rewrite", "remove-unused-parts"])
     assert "5 nodes, now 5." in result.output
-    assert "split-concat" not in result.output
+    assert "cancel-split-concat" not in result.output
     assert "Nothing to simplify." in CliRunner().invoke(command, [str(out)]).output
 
 

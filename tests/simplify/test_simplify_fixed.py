@@ -84,7 +84,7 @@ def test_what_a_fix_wrote_stays(text: str, npu: Path) -> None:
 def test_slices_of_a_model_that_was_not_fixed_are_merged() -> None:
     found = simplify_with_report(parse(SLICES, 18))
     assert found.kept_for == ()
-    assert "slices" in found.counts
+    assert "replace-slices" in found.counts
 
 
 def test_a_model_that_needed_no_fix_says_nothing(npu: Path) -> None:

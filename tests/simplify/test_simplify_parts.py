@@ -164,7 +164,7 @@ def test_a_part_that_only_a_subgraph_reads_is_read() -> None:
     assert not simplified(model, ["remove-unused-parts"]).changes
 
 
-# empty-parts
+# fold-empty-parts
 
 
 def test_an_empty_part_that_is_read_is_a_constant() -> None:
@@ -172,7 +172,7 @@ def test_an_empty_part_that_is_read_is_a_constant() -> None:
         <int64[3] sizes = {2, 0, 4}> {
         a, b, c = Split<axis = 1>(x, sizes) y = Relu(a) z = Relu(b) w = Relu(c) }"""
     found = simplified(parse(text))
-    assert found.counts == {"empty-parts": 1, "remove-unused-parts": 1}
+    assert found.counts == {"fold-empty-parts": 1, "remove-unused-parts": 1}
     assert len(next(node for node in found.model.graph.node if node.op_type == "Split").output) == 2
 
 

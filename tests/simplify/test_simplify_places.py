@@ -94,7 +94,7 @@ def with_function(size: str) -> onnx.ModelProto:
 
 def test_a_function_body() -> None:
     found = simplified(with_function("6"))
-    assert found.counts["split-concat"] == found.counts["remove-unused-parts"] == 1
+    assert found.counts["cancel-split-concat"] == found.counts["remove-unused-parts"] == 1
     assert sorted(every_operator(found.model)) == ["Identity", "Identity", "Slice", "halves"]
     assert {change.where.graph for change in found.changes} == {"function own.halves"}
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from splitops.errors import RuleError
+from splitops.errors import ModelError, RuleError
 from splitops.models.check.limits import FIXES
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import Kind, get_first_way, iter_ways
+from splitops.models.split_nodes.ways import Kind, find_way, get_first_way, iter_ways
 from splitops.spec.elements.types import ELEMENT_TYPES
 from splitops.spec.operators import schema
 from splitops.spec.operators.schemas import Attribute, SourceKind, ValueSource
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.rules import SizeRule
 from splitops.splitting.binding import Fact
 
 
@@ -107,3 +109,43 @@ def test_parts_without_the_axis_have_no_way_with_it(target):
     assert found.value.rule == "op.version"
     kept = replace(node, attributes={"num_outputs": 2})
     assert get_first_way(kept, target).squeeze is False
+
+
+def test_trees_come_before_slices_if_outputs_are_limited() -> None:
+    args = site(18, 8, 4, num_outputs=4), ConversionTarget("", 18), SplitStyle.LENGTHS
+    kinds = [way.kind for way in iter_ways(*args, keep=False, max_outputs=2)]
+    assert kinds == [Kind.NODE, Kind.NODE, Kind.TREE, Kind.SLICES, Kind.GATHERS]
+    incomplete = site(18, 8, 3, num_outputs=4)
+    assert Kind.TREE not in [way.kind for way in iter_ways(incomplete, args[1], max_outputs=2)]
+
+
+def test_layers_have_the_same_ways_but_conversions_write_one() -> None:
+    data, axis = Fact(ELEMENT_TYPES["float32"], (2, 6)), Fact(ELEMENT_TYPES["int64"], (), 1)
+    node = SplitNode(
+        schema=schema("Split", domain="openvino"),
+        attributes={"num_splits": 2},
+        facts=(data, axis),
+        outputs=("a", "b"),
+    )
+    target = ConversionTarget("openvino", 1)
+    assert written(node, target, SplitStyle.LENGTHS, keep=False)[-2:] == [
+        "slices: Slice x 2(axis=1, 0:3, 3:6)",
+        "gathers: Gather x 2(axis=1, 0:3, 3:6)",
+    ]
+    assert get_first_way(node, target, SplitStyle.LENGTHS).kind is Kind.NODE
+    huge = replace(node, facts=(Fact(data.type, (2, 1 << 40)), axis))
+    with pytest.raises(ModelError, match="its parts have more than 16777216 positions"):
+        find_way(huge, target, Kind.GATHERS)
+
+
+def test_a_sequence_of_too_many_parts_keeps_its_chunks() -> None:
+    data = Fact(ELEMENT_TYPES["float32"], (9_000_000_000,))
+    node = SplitNode(schema=schema("SplitToSequence", 11), attributes={}, facts=(data,), outputs=("s",))
+    target = ConversionTarget("", 13)
+    assert get_first_way(node, target, SplitStyle.LENGTHS).is_kept
+    for kind in (Kind.NODE, Kind.SEQUENCE):
+        with pytest.raises(ModelError):
+            find_way(node, target, kind)
+    small = replace(node, facts=(Fact(data.type, (3,)),))
+    assert find_way(small, target, Kind.SEQUENCE).lengths == Division(SizeRule.EXPLICIT, lengths=(1, 1, 1))
+    assert get_first_way(small, ConversionTarget("", 13), SplitStyle.LENGTHS).kind is Kind.NODE

@@ -8,14 +8,13 @@ functions.
 from __future__ import annotations
 
 import io
-import signal
 import sys
 from typing import NoReturn
 
 import click
 
 from splitops.cli._group import cli
-from splitops.common.signals import ENDING, get_exit_code, interrupt
+from splitops.common.signals import get_exit_code, handle_ending_signals
 
 __all__ = ["cli", "main", "run_command"]
 
@@ -27,9 +26,7 @@ def main() -> NoReturn:
 
 def run_command(command: click.Command, name: str) -> NoReturn:
     """Run a command with the arguments of the process, and exit. ``name`` is its name in messages."""
-    for number in ENDING:
-        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)  # nohup ignores SIGHUP
+    handle_ending_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", not a traceback

@@ -39,7 +39,7 @@ class Split:
 
 @dataclass(slots=True)
 class Trace:
-    """Counts the executions of each different split. ``unlisted`` counts executions beyond the limits."""
+    """Counts how often each distinct split ran. ``unlisted`` counts the runs of splits once it is full."""
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0

@@ -164,7 +164,7 @@ def _split_to_json(split: SplitNode) -> dict[str, Any]:
         "node": split.where.node,
         "graph": split.where.graph,
         "operator": split.operator,
-        "axis": None if split.binding is None else split.binding.axis,
+        "axis": split.axis,
         "lengths": _get_lengths(split),
         "split": str(split),
         "data": None if data is None else _shape_to_json(data.shape),

@@ -101,7 +101,7 @@ def command(
       splitops simplify model.onnx -o simple.onnx
       splitops simplify model.xml --verify -o simple.xml
       splitops simplify model.onnx --for npu.toml -o simple.onnx
-      splitops simplify model.onnx --rewrite split-concat --rewrite merge-splits --json
+      splitops simplify model.onnx --rewrite cancel-split-concat --rewrite merge-splits --json
       splitops simplify model.onnx --allow numerics -o simple.onnx
       splitops simplify --list
     """

@@ -106,7 +106,7 @@ class StagedFiles:
         self._streamed = 0
         self._folders: list[StagingFolder] = []
         self._drafts: dict[Path, _Folder] = {}
-        """Paths for the files of each folder."""
+        """For each folder, where its drafts, its final files and the files that they replace are."""
         self._appeared: list[OpenFolder] = []
         self._made: list[Path] = []
         self._unrestored: set[Path] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -32,6 +33,35 @@ def get_exit_code(error: KeyboardInterrupt) -> int:
         (130, 143)
     """
     return 128 + int(getattr(error, "number", signal.SIGINT))
+
+
+def handle_ending_signals() -> None:
+    """Install :func:`interrupt` as the handler of the signals in :data:`ENDING`. For commands only."""
+    for number in ENDING:
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)  # nohup ignores SIGHUP
+    sys.unraisablehook = _repeat_lost_signal
+
+
+def _repeat_lost_signal(unraisable: sys.UnraisableHookArgs) -> None:
+    """Send a signal again if Python dropped the exception of its handler, as it does in destructors."""
+    error = unraisable.exc_value
+    if not isinstance(error, Interrupted):
+        sys.__unraisablehook__(unraisable)
+        return
+    for each in ENDING:
+        if signal.getsignal(each) is exit_at_once:
+            signal.signal(each, interrupt)
+    again = threading.Timer(0.01, _send_to_main_thread, [error.number])
+    again.daemon = True
+    again.start()
+
+
+def _send_to_main_thread(number: int) -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)  # it may be waiting for a lock
+    else:
+        signal.raise_signal(number)
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -91,7 +91,7 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def inner(self) -> int:
-        """Product of the dimensions after the split axis: the number of elements per index."""
+        """Product of the dimensions after the split axis: the number of consecutive elements per index."""
         return math.prod(self.plan.shape[self.plan.axis + 1 :])
 
     @property

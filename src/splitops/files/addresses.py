@@ -39,7 +39,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def is_local_address(address: str) -> bool:
-    """Return whether fsspec reads local files for a URL, or may do so because it is a chained URL (``::``).
+    """Return whether fsspec reads local files for a URL, or may do so because the URL is chained (``::``).
 
     Examples:
         >>> [is_local_address(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
@@ -89,7 +89,7 @@ def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise FileError(f"{address} is an address, which needs fsspec: install splitops[fsspec]") from error
+        raise FileError(f"{address} is a URL, which needs fsspec: install splitops[fsspec]") from error
     with reading(address):
         options = web.make_options() if address.partition(":")[0] in web.PROTOCOLS else {}
         files, path = fsspec.core.url_to_fs(address, skip_instance_cache=alone, **options)
@@ -107,7 +107,7 @@ class RemoteFile(Source):
         self._web = self.name.partition(":")[0] in web.PROTOCOLS
         self._info = self._request_info()
         if self._info.get("type") != "file" or self._info.get("size") is None:
-            raise FileError(f"{self.name} is not a file of a known size")
+            raise FileError(f"{self.name} is not a file, or the server does not report its size")
         self.size = int(self._info["size"])
 
     def read(self, offset: int, size: int) -> bytes:
@@ -131,7 +131,7 @@ class RemoteFile(Source):
         return [self.name, *(str(found.get(key)) for key in _CHANGES)]
 
     def _request_info(self) -> dict[str, Any]:
-        """Request the current information about the file."""
+        """Request information about the file, bypassing the cache of fsspec."""
         self._files.invalidate_cache()
         with reading(self.name):
             ask = partial(self._files.info, self._path)

@@ -47,7 +47,7 @@ class BoxedArray(Source):
         chunk: tuple[int, ...],
         load: Callable[[Box], Any],
     ) -> None:
-        """Describe the array ``label`` of a file. ``load`` reads a box, fastest if it is one ``chunk``."""
+        """Describe the array ``label`` of a file. ``load`` reads a box, fastest if its shape is ``chunk``."""
         self.path, self.size = file.path, math.prod(shape) * dtype.itemsize
         self.name = f"{file.name}: {shown(label)}"
         self.shape = shape

@@ -22,7 +22,7 @@ _LINE: Final = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *](.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for a listed file: its name in the checksum file, and its problem, or None if valid."""
+    """The result for a file: its name in the checksum file, and its problem, or None if it is unchanged."""
 
     name: str
     problem: str | None = None
@@ -53,12 +53,12 @@ def _format_line(path: Path, digest: str, folder: Path) -> bytes:
 
 
 def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
-    """Read every file that a checksum file lists, and yield the result for each.
+    """Check every file that a checksum file lists, and yield the result for each.
 
     Args:
         path: the checksum file; the file names in it are relative to its folder.
-        allow_links: whether names and links may lead out of its folder. URLs on other machines are always
-            read, URLs of files on this machine only with ``allow_links``.
+        allow_links: whether names and links may lead out of its folder. URLs of files on this machine are
+            read only then. Other URLs are always read.
 
     Raises:
         FileError: the checksum file is empty, cannot be read, or has a line in another format.

@@ -35,7 +35,7 @@ class ChunkedArray(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
+        """Number of elements along each axis."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class ChunkedArray(Protocol):
 
     @property
     def coding(self) -> object:
-        """A value that is equal for arrays that can exchange encoded chunks; None if no other array can."""
+        """A value that is equal for arrays with the same encoding; None if no encoded chunk can be copied."""
         ...
 
     @property
     def written(self) -> Sequence[Path]:
-        """Files that were written to. They are complete once the array is closed."""
+        """Paths of the files that were written. The files are complete once the array is closed."""
         ...
 
     def read(self, box: Box) -> npt.NDArray[Any]:
@@ -129,7 +129,7 @@ class TensorAssembly:
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """Shape of the unit that is copied."""
+        """Shape of the target's chunks, which are copied one by one."""
         assert self.tensor.chunks is not None  # tensors without chunks have extents
         return self.tensor.chunks
 
@@ -154,8 +154,8 @@ def chunk_bytes(tensor: StoredTensor) -> int:
 class ChunkTask:
     """Chunks ``first`` to ``end`` (exclusive) of a target tensor; see :mod:`splitops.files.tasks`.
 
-    Chunks are numbered in row-major order. ``formats`` has the format of each source, by its index. ``name``
-    is the name of the target in messages.
+    Chunks are numbered in row-major order. ``formats`` is keyed by source index. ``name`` is the name of the
+    target in messages.
     """
 
     assembly: TensorAssembly
@@ -183,7 +183,7 @@ class ChunkTask:
 
     @property
     def partition(self) -> object:
-        """Range of chunk numbers."""
+        """Chunk numbers, which show whether a plan is still split into the same tasks."""
         return self.first, self.end
 
     @property
@@ -304,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Find a source chunk with the same elements and encoding. Return its source and index, or None."""
+        """Find a source chunk with these elements, encoded as in ``target``. Return its source and index."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis
@@ -338,7 +338,7 @@ class _Sources:
         )
 
     def _find_spans(self, side: slice) -> Sequence[SourceSpan]:
-        """Return the non-empty spans that intersect a range of the target."""
+        """Return the non-empty spans that intersect ``side``, a range along the axis of the target."""
         spans = self._flow.spans
         first = bisect_right(spans, side.start, key=lambda span: span.target_begin) - 1
         end = bisect_right(spans, side.stop - 1, key=lambda span: span.target_begin)

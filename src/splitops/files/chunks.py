@@ -30,7 +30,7 @@ Compute = Callable[[Sequence[ChunkTask], Files, int, Any, Callable[[int, list[in
 """Computes chunks and writes them.
 
 Arguments: one task per chunk, the files, the number of threads that fit in memory, the cluster or None, and a
-function that receives the number and the checksums of each finished task.
+function to call with the index and the checksums of each finished task.
 """
 
 
@@ -57,7 +57,7 @@ class ChunkCopies:
 
     @property
     def one_process(self) -> str | None:
-        """What only a single process can write, for messages; None if a cluster can write it, too."""
+        """The part of the targets that a cluster cannot write, as a phrase for messages, or None."""
         return None if self.format.folders else f"the chunks of {self.format.name}"
 
     @cached_property
@@ -104,11 +104,11 @@ class ChunkCopies:
         return max(1, min(os.cpu_count() or 1, memory // max(1, largest * _MEMORY_FACTOR)))
 
     def get_identity(self) -> str:
-        """Return a string that identifies these copies."""
+        """Return a string that is equal only for equal copies."""
         return repr(self.assemblies)
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the files that an earlier run created for the targets still exist."""
+        """Return whether all targets that an earlier run created at ``drafts`` still exist."""
         return all(draft.exists() for draft in drafts)
 
     def make(

@@ -43,7 +43,7 @@ _AT_WORK_LOCK: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """The files that a worker must see to execute tasks of a run.
+    """The files and the version of splitops that a worker must have to execute tasks of a run.
 
     ``marker`` is the path of a file that contains ``text``. ``sources`` has the size and the modification
     time (ns) of each source, by path.
@@ -101,7 +101,7 @@ class Workers:
     """The workers of a cluster, checked to see the same files as this process."""
 
     def __init__(self, client: Any, files: Files) -> None:
-        """Check all workers: they must access all files and have the same version of splitops."""
+        """Raise FileError unless all workers can access all files and have this version of splitops."""
         assert files.staging is not None  # it has the marker file
         self._client = client
         self._sign = files.staging.root / _MARKER
@@ -213,10 +213,10 @@ def _write_marker(staging: StagingFolder, sign: Path, sources: Iterable[Path]) -
 
 @contextlib.contextmanager
 def connect_client(cluster: Any) -> Iterator[Any]:
-    """Yield a client of a cluster.
+    """Yield a ``distributed.Client`` for a cluster.
 
-    A ``distributed.Client`` is used and left open. For anything else, such as the address of a scheduler, a
-    client is made and closed at the end.
+    If ``cluster`` is such a client, it is yielded and left open. For anything else, such as the address of a
+    scheduler, a client is made, and closed at the end.
 
     Raises:
         FileError: distributed is not installed, or the cluster cannot be reached.

@@ -84,7 +84,10 @@ def _compute(
     cluster: Any,
     note: Callable[[int, list[int]], None],
 ) -> None:
-    """Compute the chunks of all arrays and write them. Shared intermediate results are computed once."""
+    """Compute the chunks of all arrays and write them; see :data:`splitops.files.chunks.Compute`.
+
+    Intermediate results that several chunks share are computed only once.
+    """
     from dask import compute, delayed
 
     # Not optimised: Dask would optimise each part separately, and compute shared chunks more than once.
@@ -132,7 +135,7 @@ def _find_client() -> Any:
 
 
 def _write(task: ChunkTask, files: Files, chunk: Any, place: WorkerRequirements | None) -> list[int]:
-    """Write a chunk and return its checksum."""
+    """Write a chunk, on a worker of a cluster if ``place`` is set. Return a list with its checksum."""
     assert task.assembly.tensor.dtype is not None
     with place.track_task() if place is not None else contextlib.nullcontext():
         return task.write(files, np.ascontiguousarray(chunk, task.assembly.tensor.dtype))

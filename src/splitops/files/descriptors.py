@@ -15,7 +15,7 @@ from splitops.native.positioned import write_at
 
 @contextlib.contextmanager
 def open_for_sync(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
-    """Yield descriptors to flush to disk, keyed by index in ``paths``. On Windows, folders are left out."""
+    """Yield descriptors for :func:`make_durable`, keyed by index in ``paths``. Skip folders on Windows."""
     files = Descriptors()
     try:
         for index, path in enumerate(paths):
@@ -29,7 +29,7 @@ def open_for_sync(paths: Sequence[Path]) -> Iterator[dict[int, int]]:
 
 
 def make_durable(files: Sequence[int]) -> None:
-    """Flush files to disk, given their descriptors."""
+    """Flush files to disk, given their descriptors. Raise OSError for a failure."""
     error = sync_files(files)
     if error:
         raise OSError(error, os.strerror(error))
@@ -53,7 +53,7 @@ def allocate(descriptor: int, size: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all bytes of ``data`` at an offset."""
+    """Write all bytes of ``data`` at an offset, in several calls if necessary."""
     view = memoryview(data)
     while view:
         put = write_at(descriptor, view, offset)

@@ -33,7 +33,7 @@ _LONG_RUN: Final = 64 << 10
 _PIECE: Final = 64 << 10
 """Bytes that each file of a batch should get at a time: a compromise, as for :data:`_BLOCK`."""
 _NARROW: Final = 8 << 10
-"""Minimum bytes of a row of a source when wide rows are cut: reads are cheaper than writes, but not free."""
+"""Minimum bytes to which wide rows of a source are cut. Shorter reads would cost more than they save."""
 _MAX_GAP: Final = 16 << 10
 """Maximum gap in bytes between two runs that are read together."""
 
@@ -60,7 +60,7 @@ class ExtentBatches:
 
     @property
     def counts(self) -> Table:
-        """Number of runs that each extent of a batch has."""
+        """Number of runs of each extent, for each batch."""
         found: Table = self.extents.table[self.firsts, Column.RUNS]
         return found
 
@@ -83,7 +83,9 @@ class ExtentBatches:
 
 
 class CopyError(Exception):
-    """Reading or writing file number ``file`` failed. ``error`` is an errno, or 0 if the file ended early."""
+    """A file could not be read or, if ``writing`` is set, written. ``file`` is its index among the sources or
+    the targets. ``offset`` is -1 if it is unknown. ``error`` is an errno, or 0 if the file ended early.
+    """
 
     def __init__(self, writing: bool, file: int, offset: int, error: int) -> None:
         self.writing, self.file, self.offset, self.error = writing, file, offset, error
@@ -138,7 +140,7 @@ def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
 
 
 def _split_into_columns(found: Table) -> Table:
-    """Split long runs into columns of at most one block."""
+    """Split extents of long runs into columns of at most one block."""
     counts = -(-found[:, Column.RUN] // _BLOCK)
     begin = concat_ranges(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)
@@ -160,7 +162,7 @@ def _batch_targets(found: Table, block: int) -> _Batches:
 
 
 def _number_groups(new: npt.NDArray[np.bool_], count: int) -> Table:
-    """Number entries by group. ``new[i]`` is whether entry ``i + 1`` begins a new group."""
+    """Number ``count`` entries by group. ``new[i]`` is whether entry ``i + 1`` begins a new group."""
     return np.cumsum(np.concatenate(([0], new)))[:count]
 
 

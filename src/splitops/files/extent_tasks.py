@@ -48,7 +48,7 @@ class ExtentCopies:
         return len(self.extents)
 
     def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
-        """Return the size of each target in bytes."""
+        """Return the size in bytes of each target."""
         return [target.size for target in targets]
 
     def make_tasks(self, memory: int) -> list[ExtentTask]:
@@ -62,11 +62,11 @@ class ExtentCopies:
         return [ExtentTask(task) for task in found]
 
     def get_identity(self) -> str:
-        """Return a string that identifies these copies."""
+        """Return a string that is equal only for equal copies."""
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether the files that an earlier run created for the targets exist with the right sizes."""
+        """Return whether an earlier run has created all targets, at ``drafts``, with the right sizes."""
         files = [draft for draft, target in zip(drafts, targets, strict=True) if not target.folder]
         sizes = [target.size for target in targets if not target.folder]
         return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
@@ -86,7 +86,7 @@ class ExtentCopies:
 
         With ``reserve``, disk space is allocated now, so that a full disk is an error before the copy.
         Otherwise, the size is set only if nothing will be written at the end of the file. The descriptors
-        stay open in ``left_open``, if it is given.
+        stay open in ``left_open``, if it is given. ``folder`` is the final folder, for messages.
         """
         reached = np.zeros(len(targets), np.int64)
         np.maximum.at(reached, self.extents.table[:, Column.TARGET], self.extents.target_ends)
@@ -116,7 +116,7 @@ class ExtentCopies:
 
 @dataclass(frozen=True, slots=True)
 class ExtentTask:
-    """Batches that are copied together; see :mod:`splitops.files.tasks`."""
+    """A task that copies batches of extents; see :mod:`splitops.files.tasks`."""
 
     batches: ExtentBatches
 
@@ -183,7 +183,7 @@ class ExtentTask:
     def locate(self, index: int) -> tuple[int, str]:
         """Return the index of an extent's target, and text for a message about the extent's position."""
         extent = self.extents[index]
-        return extent.target, f"from byte {extent.target_offset} on"
+        return extent.target, f"starting at byte {extent.target_offset}"
 
     @contextmanager
     def _open_targets(self, files: Files) -> Iterator[Mapping[int, int]]:

@@ -66,7 +66,7 @@ class Column(IntEnum):
 
 
 class Extents(Sequence[Extent]):
-    """Sequence of extents in one array: the extents of 100,000 tensors need no object each.
+    """Sequence of extents, stored in one array because a file may have 100,000 tensors.
 
     Attributes:
         table: one row per extent.
@@ -124,7 +124,7 @@ class Extents(Sequence[Extent]):
 
     @property
     def target_ends(self) -> Table:
-        """Offset past the last byte in the target, for each extent."""
+        """Offset just past the last byte in the target, for each extent."""
         offset, stride, run, runs = self.table[:, Column.TARGET_OFFSET :].T
         ends: Table = offset + (runs - 1) * stride + run
         return ends
@@ -200,7 +200,7 @@ def compute_strides(shape: Sequence[int]) -> list[int]:
 
 
 def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int, int, int]], int]:
-    """Merge the axes of a box if possible. Return the remaining axes, and the length of a contiguous run.
+    """Merge the axes of a box if possible. Return the remaining axes, and the elements per contiguous run.
 
     Each axis is a tuple: its size, its stride in the array and its stride in the box, all in elements.
 
@@ -223,7 +223,7 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
 
 
 def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return sorted byte ranges that contain all bytes that extents read. At most half of a range is unused.
+    """Return sorted byte ranges with all bytes that the extents read. At most half of each range is unused.
 
     All extents must have the same source.
 
@@ -354,7 +354,7 @@ def _intersect(before: Extent, after: Extent) -> Iterator[Extent]:
         for index in range(after.runs):
             yield from _clip_to_run(before, slice_runs(after, index, index + 1))
     else:
-        # The inverse of the case above: each run of `before` contains runs of `after`.
+        # As above, with the two extents swapped: each run of `before` contains runs of `after`.
         for index in range(before.runs):
             for found in _clip_to_run(invert(after), invert(slice_runs(before, index, index + 1))):
                 yield invert(found)
@@ -382,7 +382,7 @@ def _intersect_equal_strides(before: Extent, after: Extent) -> Iterator[Extent]:
 
 
 def _clip_to_run(before: Extent, stretch: Extent) -> Iterator[Extent]:
-    """Yield the part of ``before`` that the single run ``stretch`` reads. Its runs at the ends may be cut."""
+    """Yield the part of ``before`` that the single run ``stretch`` reads. Runs at its ends may be cut."""
     start, end = stretch.offset, stretch.offset + stretch.run
     base, step = before.target_offset, before.target_stride
     first = max(0, (start - base - before.run) // step + 1)

@@ -139,7 +139,7 @@ class FolderRun(Run):
             staging = staged.open_staging(*self._place_of_staging)
             staging.retention = (
                 Retention.ALWAYS if staging.existed else Retention.NEVER
-            )  # until its journal is checked
+            )  # until the run has checked the journal in it
             if staging.existed or not (self.new and os.path.lexists(self.plan.folder)):
                 self._staging = staging
                 return staging
@@ -194,7 +194,7 @@ class FolderRun(Run):
             self.finished = 0
 
     def _are_equal(self, drafts: Sequence[Path]) -> bool:
-        """Return whether the existing files equal those that this run has made."""
+        """Return whether the existing targets have the same bytes as the drafts of this run."""
         made = [draft for draft, target in zip(drafts, self.plan.targets, strict=True) if not target.scratch]
         return all(_have_equal_bytes(draft, path) for draft, path in zip(made, self.plan.paths, strict=True))
 
@@ -270,7 +270,7 @@ class FolderRun(Run):
             for offset, data in target.literals:
                 if LocalFile(draft).read(offset, len(data)) != data:
                     name = shown_path(target.name)
-                    raise FileError(f"{name} does not read back as it was written, from byte {offset} on")
+                    raise FileError(f"{name} does not read back as it was written, starting at byte {offset}")
 
     def _prepare(self, drafts: Sequence[Path], journal: Journal) -> None:
         """Create the targets without their tensors, or keep those of an interrupted run."""
@@ -290,7 +290,7 @@ class FolderRun(Run):
         )
 
     def _copy(self, drafts: Sequence[Path], journal: Journal) -> None:
-        """Execute the tasks that are not done according to the journal, and record them in it."""
+        """Execute the tasks that the journal does not list as done, and record them in it."""
         for number in journal.done:
             self.advance(self.tasks[number].bytes)
         todo = [number for number in range(len(self.tasks)) if number not in journal.done]
@@ -375,7 +375,10 @@ class FolderRun(Run):
     def _run_locally(
         self, numbers: Iterable[int], files: Files, note: Callable[[int, list[int]], None], *, back: bool
     ) -> None:
-        """Execute the tasks ``numbers`` in this process. Flush and note each while the next one is copied."""
+        """Execute the tasks ``numbers`` in this process.
+
+        A second thread flushes each task and calls ``note`` for it while the next one is copied.
+        """
 
         def flush(number: int, checksums: list[int]) -> None:
             if not back:
@@ -428,7 +431,7 @@ def _is_target(path: Path, target: TargetFile) -> bool:
 
 
 def _list_files(path: Path) -> dict[str, Path]:
-    """Return the files in a folder, keyed by relative path. If ``path`` is a file, its key is ``""``."""
+    """Return all files below a folder, keyed by relative path. If ``path`` is a file, its key is ``""``."""
     if not path.is_dir():
         return {"": path}
     return {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}

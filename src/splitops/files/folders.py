@@ -36,7 +36,7 @@ MAX_SMALL: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SidecarFile:
-    """A small file without tensors in a model's folder. ``shared``: whether it also fits new tensor files."""
+    """A small file without tensors in a model's folder. It is ``shared`` unless it lists tensor files."""
 
     name: str
     source: Source
@@ -44,7 +44,7 @@ class SidecarFile:
 
 
 def name_piece(stem: str, number: int, count: int, ending: str) -> str:
-    """Return the name of one of several numbered files, in the form of transformers and llama.cpp.
+    """Return the name of file ``number`` (from 1) of ``count``, in the form of transformers and llama.cpp.
 
     Examples:
         >>> name_piece("model", 1, 3, ".safetensors")
@@ -54,7 +54,7 @@ def name_piece(stem: str, number: int, count: int, ending: str) -> str:
 
 
 def stem_of(path: Path) -> str:
-    """Return the prefix for the names of files that are made from a file.
+    """Return a file name without its extension, its shard number and the suffix of an index.
 
     Examples:
         >>> stem_of(Path("model.safetensors.index.json")), stem_of(Path("m-00001-of-00003.gguf"))
@@ -75,7 +75,9 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file name belongs to a variant of the models named ``stems``, or to a second model.
+    """Return whether a file, judged by its name, belongs to a variant of a model or to another model.
+
+    ``stems`` are the stems of the files of the model; see :func:`stem_of`.
 
     Examples:
         >>> [is_another_model(name, ["model"]) for name in (
@@ -91,7 +93,7 @@ def is_another_model(name: str, stems: Collection[str]) -> bool:
 
 
 def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
-    """Return the file of a folder that leads to all tensors of its model, or None if there is none.
+    """Return the name of the file through which to open the model in a folder, or None if there is none.
 
     It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several candidates, one with the
     usual name ``model`` comes first, then the first of numbered files. Variants and known second models do
@@ -121,14 +123,14 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
 
 
 def open_sibling(source: Source, name: str) -> Source:
-    """Open a file to which ``source`` refers by name. It is in the same folder, which may be at a URL."""
+    """Open a file to which ``source`` refers by name, in the same folder. Both may be at a URL."""
     if is_address(source.path):
         return RemoteFile(source.path.parent / check_file_name(name))
     return LocalFile(check_file_name(name), DataFolder(source.path.parent, source.allow_links))
 
 
 def check_file_name(name: str) -> str:
-    """Return a file name from a document. Raise FileError if it is invalid or leads out of its folder."""
+    """Return ``name`` if it is the name of a file inside a folder. Otherwise raise FileError."""
     parts = name.split("/")
     bad = any(part in ("", ".", "..") or len(part.encode(errors="replace")) > 255 for part in parts)
     if bad or not name.isprintable() or "\\" in name or ":" in name:
@@ -160,7 +162,7 @@ def find_other_files(
         folder: the folder.
         names: names of the files and folders in it.
         tensors: names of the files with the model's tensors.
-        indexes: names of the model's index files. They describe these tensor files, so they are not shared.
+        indexes: names of the model's index files. They list these tensor files, so they are not shared.
     """
     others, left, strays = [], [], []
     model = {*tensors, *indexes}
@@ -173,7 +175,7 @@ def find_other_files(
             if is_another_model(name, stems):
                 left.append(f"{shown(name)} is not copied: by its name, it belongs to another model")
             else:
-                strays.append(name)  # or a broken link
+                strays.append(name)  # it may also be a broken link
             continue
         with contextlib.suppress(OSError):
             found = (folder.path / name).stat()

@@ -51,7 +51,7 @@ def plan_index(
 
     Args:
         folder: the folder.
-        include: globs of the names of more files for the index.
+        include: globs that match the names of more files for the index.
         allow_missing: whether numbers of the set may be missing.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
         strict: whether a file that does not belong to the model is an error instead of a warning.
@@ -88,7 +88,7 @@ def plan_index(
     stem, chosen = _choose_files(own, allow_missing=allow_missing)
     for glob in include:
         if not fnmatch.filter(files, glob):
-            raise FileError(f"no safetensors file of {shown_path(given)} matches {shown(glob)}")
+            raise FileError(f"no safetensors file in {shown_path(given)} matches {shown(glob)}")
         chosen += fnmatch.filter(files, glob)
     raise_file_limit(len(chosen))
     read = get_format("safetensors").read
@@ -130,7 +130,8 @@ def _choose_files(files: Sequence[str], *, allow_missing: bool) -> tuple[str, li
     if len(complete) != 1 and len(sets) > 1:
         said = format_list([shown(next(iter(held.values()))) for held in sets.values()])
         raise FileError(
-            f"{len(complete)} of {len(sets)} sets of numbered files are complete: move others away: {said}"
+            f"{len(complete)} of {len(sets)} sets of numbered files are complete. Move those of other "
+            f"models to another folder. The sets begin with {said}"
         )
     stem, count = (complete or list(sets))[0]
     held = sets[stem, count]
@@ -156,5 +157,5 @@ def _find_fault(index: Source, where: Mapping[str, str]) -> str | None:
     found = {tensor.name: name for name, each in contents.items() for tensor in each.tensors}
     others = [shown(name) for name in found.keys() ^ where.keys()]
     if others:
-        return f"{format_list(others)} is only in the index or only in the files"
+        return f"only the index or only the files have {format_list(others)}"
     return next(iter(faults), None)

@@ -1,7 +1,8 @@
 """The journal of a run: records finished tasks on disk, so that an interrupted run can be resumed.
 
-The file has one line of JSON per step. A line is appended after its bytes are flushed to disk. The first
-malformed line, such as a half line after a crash, is dropped with all later ones: those tasks run again.
+The file has a line of JSON for the plan and one for each finished task, which is appended after the task is
+flushed to disk. The first malformed line, such as a half line after a crash, is dropped with all later ones:
+those tasks run again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from splitops.common.staging import StagingFolder
 from splitops.errors import FileError, shown_path
 
 _MAX_LINE: Final = 16 << 20
-"""Maximum bytes of a line beyond the longest that this run writes: the journal may not be from splitops."""
+"""Bytes by which a line may exceed the longest one of this run. Other programs may write files, too."""
 _DIGITS: Final = re.compile("[0-9a-f]*")
 
 

@@ -33,7 +33,7 @@ class LazyTensor:
     """A tensor in a file, or a box of it, which is read when it is converted to an array.
 
     Attributes:
-        stored: type, shape and place of the whole tensor.
+        stored: the whole tensor: its type, its shape and its offset in the file.
 
     Examples:
         >>> import pathlib, tempfile
@@ -60,17 +60,17 @@ class LazyTensor:
 
     @property
     def name(self) -> str:
-        """Name of the tensor in the file."""
+        """Name of the tensor in the file; empty if the format has no names."""
         return self.stored.name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the box."""
+        """Shape of the box that is selected."""
         return tuple(_count(found) for found in self._ranges if isinstance(found, range))
 
     @property
     def ndim(self) -> int:
-        """Rank of the box."""
+        """Number of axes of the box."""
         return len(self.shape)
 
     @property
@@ -80,7 +80,7 @@ class LazyTensor:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the array that the tensor is read into.
+        """Dtype of the array into which the tensor is read.
 
         Raises:
             FileError: NumPy has no dtype for the elements.
@@ -95,7 +95,7 @@ class LazyTensor:
 
     @property
     def element_type(self) -> ElementType | None:
-        """Element type, or None if splitops does not support it."""
+        """Element type, or None if no operator supports it."""
         return self.stored.element_type
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class LazyTensor:
             ranges, shape = ranges[::-1], shape[::-1]
         try:
             box = np.empty([_count(found) for found in ranges], dtype)
-        except ValueError as error:  # empty, but with another size that is too large for NumPy
+        except ValueError as error:  # an empty tensor may have sizes that are too large
             raise FileError(f"{stored.label} has shape {brief(self.shape)}: {error}") from error
         if box.size:
             flat = box.reshape(-1)
@@ -219,7 +219,7 @@ class TensorFile(Mapping[str, LazyTensor]):
     """The tensors of a file, keyed by name. The array of a ``.npy`` file has the name ``""``.
 
     Attributes:
-        contents: the declarations in the header of the file.
+        contents: the tensors and metadata that the file declares.
     """
 
     def __init__(self, contents: Contents) -> None:
@@ -228,7 +228,7 @@ class TensorFile(Mapping[str, LazyTensor]):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Other metadata of the file, in the terms of its format."""
+        """Metadata of the file in addition to its tensors. The keys depend on the format."""
         return self.contents.metadata
 
     def __getitem__(self, name: str) -> LazyTensor:

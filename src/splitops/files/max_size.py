@@ -87,7 +87,7 @@ def is_shard_name(path: Path) -> bool:
 
 
 def are_all_shards(paths: Sequence[Path]) -> bool:
-    """Return whether files, judged by their names, are all the numbered files of one set."""
+    """Return whether files, judged by their names, are exactly the numbered files of one set."""
     found = [PIECE.fullmatch(path.name) for path in paths]
     sets = {
         (path.parent, piece[1], piece[3], piece[4]) for path, piece in zip(paths, found, strict=True) if piece
@@ -107,9 +107,9 @@ def plan_by_size(
 ) -> FilePlan:
     """Plan files of limited size for the tensors of a model, without writing anything.
 
-    Each tensor is in one file. Several safetensors files get the index that transformers and diffusers read,
-    several GGUF files the split keys of llama.cpp. An ONNX model refers to data files of limited size. If the
-    source is a folder, its small files, such as the configuration, are copied.
+    Each tensor is in one file. Several safetensors files get the index that transformers and diffusers read.
+    Several GGUF files get the split keys of llama.cpp. An ONNX model refers to data files of limited size. If
+    the source is a folder, its small files, such as the configuration, are copied.
 
     Args:
         source: folder of a model, an index, one of several numbered files, or any tensor file.
@@ -196,8 +196,9 @@ def plan_contents_by_size(
         made = _plan(contents, folder, every, [name], to, stem, others, warnings, lay_out)
         size = next(target.size for target in made.targets if target.name == name)
         if size > max_size:
-            what = f"{shown(name)} has {size} bytes, more than {max_size}: tensors in the model stay in it"
-            made = replace(made, warnings=(*made.warnings, what))
+            what = f"{shown(name)} has {size} bytes, more than {max_size}"
+            why = "tensors inside the model are not moved to data files"
+            made = replace(made, warnings=(*made.warnings, f"{what}: {why}"))
         return made
     if not isinstance(to, ShardedFormat):
         raise FileError(
@@ -235,7 +236,7 @@ def plan_one_file(
         out: path or URL of the file to write.
         to: format of the file; None to infer it from the file name.
         external_data: whether to write the tensors to one data file even if they fit into the ONNX model.
-            Those of a source that is not ONNX always are. It is an error if the target is not ONNX.
+            This is always done if the source is not ONNX. It is an error if the target is not ONNX.
         allow_links: as in :func:`plan_by_size`.
         strict: as in :func:`plan_by_size`.
 

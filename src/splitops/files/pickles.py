@@ -45,7 +45,7 @@ def advise_on_pickles(names: Sequence[str]) -> str:
 
 
 def _name_converted(name: str, *, alone: bool) -> str:
-    """Return the name of a converted file. A number in it, such as that of a rank, is kept.
+    """Return the name of a converted file: ``model`` if it is ``alone`` and has no number, such as a rank.
 
     Examples:
         >>> _name_converted("consolidated.01.pth", alone=True), _name_converted("last.ckpt", alone=True)

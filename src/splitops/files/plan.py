@@ -35,7 +35,7 @@ class FilePlan(PlannedFiles):
     """
 
     def __post_init__(self) -> None:
-        """Reject duplicate target names, and uploads of formats that are not written from start to end."""
+        """Reject duplicate target names, and targets at a URL that cannot be written from start to end."""
         self.reject_duplicates()
         whole = any(target.scratch or target.folder for target in self.targets)
         if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
@@ -72,12 +72,12 @@ class FilePlan(PlannedFiles):
 
         Raises:
             FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
-                disk is full, a byte does not read back as it was written, or a cluster cannot write such
-                targets. Nothing is left then, except the folder of an earlier run that cannot be resumed,
+                disk is full, a byte does not read back as it was written, or a cluster cannot write this kind
+                of target. Nothing is left then, except the folder of an earlier run that cannot be resumed,
                 because it had other arguments or its sources have changed.
         """
         how, address = fill_options(options), is_address(self.folder)
-        alone = "targets at an address" if address else self.copies.one_process
+        alone = "targets at a URL" if address else self.copies.one_process
         if how["checksums"] is not None:
             self._reject_checksums(how["checksums"])
         if how["cluster"] is not None and alone:
@@ -96,11 +96,11 @@ class FilePlan(PlannedFiles):
         for source in self.sources:
             there = os.path.realpath(source.path)
             if own == there or (isinstance(source, LocalFolder) and is_in(there)):
-                raise FileError(f"the checksums file {shown_path(path)} would replace a source")
+                raise FileError(f"the checksum file {shown_path(path)} would replace a source")
         inside = isinstance(self.copies, ChunkCopies)
         for target in self.targets:
             place = os.path.join(folder, target.name)
             if own == place or (target.folder and inside and is_in(place)):
                 raise FileError(
-                    f"the checksums file {shown_path(path)} would replace the target {shown(target.name)}"
+                    f"the checksum file {shown_path(path)} would replace the target {shown(target.name)}"
                 )

@@ -61,7 +61,8 @@ def read(
         path: the file, or its name in ``folder``.
         like: its format; None to infer it from the file name.
         folder: the folder in which it was found. Links may lead out of it only if the folder allows that.
-        allow_links: without ``folder``, whether links to files that it refers to may lead out of its folder.
+        allow_links: whether links to files that it refers to may lead out of its folder. Ignored with
+            ``folder``.
 
     Raises:
         FileError: the file is missing or malformed, or its format is unknown.
@@ -74,17 +75,17 @@ def read(
 def open_source(
     path: AnyPath, form: Format, folder: DataFolder | None = None, *, allow_links: bool = False
 ) -> Source:
-    """Open a file as in :func:`read`. Not all formats can be read from a URL or from a compressed file."""
+    """Open a file as in :func:`read`. Raise FileError if ``form`` does not support URLs or compression."""
     given = Path(path)
     if is_address(path) and form.name not in _BY_RANGES:
         raise FileError(
-            f"{given.name}: {form.name} cannot be read from an address, only {', '.join(_BY_RANGES)}: "
-            "download the file first"
+            f"{given.name}: {form.name} files cannot be read from a URL; only {', '.join(_BY_RANGES)} can. "
+            "Download the file first"
         )
     if is_compressed(path) and form.name not in _FORWARDS:
         raise FileError(
-            f"{given.name}: compressed {form.name} cannot be read, only {', '.join(_FORWARDS)}: "
-            "decompress the file first"
+            f"{given.name}: compressed {form.name} files cannot be read; only {', '.join(_FORWARDS)} can. "
+            "Decompress the file first"
         )
     if is_address(path):
         return RemoteFile(path)
@@ -119,7 +120,7 @@ class Targets:
         parts: Sequence[Part],
         others: Sequence[SidecarFile] = (),
     ) -> FilePlan:
-        """Make the plan that writes the files and copies ``others``, the small files, next to them."""
+        """Make the plan that writes these files and copies the small files ``others`` next to them."""
         for number, other in enumerate(others, len(sources)):
             self.extents.append(extents_from_ranges([(number, 0, other.source.size)], [(len(self.files), 0)]))
             self.files.append(TargetFile(other.name, other.source.size, copied=other.source.name))
@@ -147,9 +148,9 @@ def plan_tensor_split(
     keep_other_tensors: bool,
     to: Format | None = None,
 ) -> FilePlan:
-    """Make the plan of :func:`splitops.files.plan_split`.
+    """Plan a split, as :func:`splitops.files.plan_split` does, for contents that are already open.
 
-    ``element_type`` is the type of the tensor if the file does not declare it.
+    ``element_type`` is the type of elements that the file declares only as bytes or unsigned integers.
     """
     folder = resolve_target(folder)
     stored = contents.get_tensor(tensor)
@@ -169,7 +170,7 @@ def plan_tensor_split(
     tensors = list(contents.tensors) if others else [stored]
     [own] = [index for index, each in enumerate(tensors) if each is stored]
     whole = locate_tensors(tensors)
-    whole[own] = 0  # no bytes: its parts have extents
+    whole[own] = 0  # an empty range, because its parts have extents
     moved: list[Extent] = []
     layout: Layout | None = None
     before: tuple[int, ...] = ()
@@ -195,7 +196,7 @@ def plan_tensor_split(
 
 
 def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
-    """Return the file names of ``count`` parts.
+    """Return the file names of ``count`` parts. Raise FileError if there are too many.
 
     Examples:
         >>> name_parts("x", 11, ".npy")[9:]
@@ -208,7 +209,7 @@ def name_parts(prefix: str, count: int, suffix: str) -> list[str]:
 
 
 def _bind(bind: Bind, stored: StoredTensor, element_type: ElementType | None) -> Plan:
-    """Bind the operator to a tensor. An error about its type suggests OpenVINO if that supports the type."""
+    """Bind the operator to a tensor. An error about the type suggests OpenVINO if that supports the type."""
     try:
         return bind(stored.shape, element_type)
     except TypeUnsupportedError as error:
@@ -314,7 +315,7 @@ def _copy_tensor(tensor: StoredTensor, target: int) -> TensorAssembly:
 def _check_element_type(
     tensor: StoredTensor, stated: ElementType | None, contents: Contents
 ) -> ElementType | None:
-    """Check that the element type that the caller sets fits the stored tensor, and return it."""
+    """Return the requested type ``stated``. Raise FileError if the tensor cannot be read as that type."""
     if stated is None:
         return None
     raw = tensor.dtype is not None and tensor.dtype.kind in "Vu"
@@ -327,13 +328,17 @@ def _check_element_type(
 
 
 def adapt(tensors: Sequence[StoredTensor], contents: Contents, to: Format) -> list[StoredTensor]:
-    """Convert tensors to the format ``to``, unless they have it. A nameless tensor is then named ``data``."""
+    """Describe tensors of ``contents`` as the format ``to`` stores them.
+
+    A tensor without a name is named ``data`` if ``to`` is another format than before.
+    """
     if to is contents.format:
         return list(tensors)
     if len({tensor.name or _NAMELESS for tensor in tensors}) != len(tensors):
         file = contents.sources[0].name
         raise FileError(
-            f"{file} has a tensor without a name, which cannot be named {shown(_NAMELESS)}: that name is used"
+            f"{file} has a tensor without a name, which cannot be named {shown(_NAMELESS)}, because another "
+            "tensor has that name"
         )
     return [to.adapt(tensor._replace(name=tensor.name or _NAMELESS)) for tensor in tensors]
 
@@ -351,7 +356,7 @@ def _find_suffix(contents: Contents) -> str:
 def plan_tensor_merge(
     files: Sequence[Contents], path: Path, *, axis: int, tensor: str | None, to: Format | None = None
 ) -> FilePlan:
-    """Make the plan of :func:`splitops.files.plan_merge`."""
+    """Plan a merge, as :func:`splitops.files.plan_merge` does, for files that are already open."""
     if not files:
         raise FileError("no files to merge")
     if is_compressed(path):
@@ -382,7 +387,7 @@ def plan_tensor_merge(
     merged = make_part_extents(whole._replace(file=file, offset=offset), plan, places)
     targets.extents.append(Extents.from_extents(merged).invert())
     others = locate_tensors(tensors)
-    others[at] = 0  # no bytes: the parts have extents
+    others[at] = 0  # an empty range, because the parts have extents
     targets.extents.append(extents_from_ranges(others, layout.places))
     made = Part(path, whole.name, 0, whole.shape[plan.axis], whole.shape)
     return targets.plan(path.name, path.parent, sources, read_tensors, [made])

@@ -1,4 +1,4 @@
-"""Types of plans and runs: what is copied, the options of a run, and its report."""
+"""Types of plans and runs: the files and copies of a plan, the options of a run, and its report."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
 
 MEMORY: Final = 64 << 20
-"""Default size in bytes of the buffers of a run."""
+"""Default total size of the buffers of a run, in bytes."""
 TO_REPLACE: Final = "Pass --overwrite to replace it (in Python: overwrite=True)"
-"""Advice for a file that already exists."""
+"""End of an error message about a file that already exists."""
 
 Task = ExtentTask | ChunkTask
 """A part of the work of a run; see :mod:`splitops.files.tasks`."""
 Progress = Callable[[int, int], object]
-"""Called with the number of bytes that are done, and the total number."""
+"""Called with the number of finished bytes, and the total. Both include bytes that ``verify`` reads back."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -37,14 +37,14 @@ class RunOptions(TypedDict, total=False):
     Attributes:
         overwrite: whether to replace existing files. Otherwise they are an error.
         resume: whether to continue an interrupted run of the same plan, if there is one. Targets that already
-            exist with the same bytes are left alone.
+            exist with the same bytes are accepted.
         verify: whether to read the targets back and compare their checksums with those of the copied bytes.
         sync: whether to flush the files to disk after each task and before publication; True by default.
         sha256: whether the report contains the SHA-256 of each file.
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
             File names in it are relative to its folder.
-        memory: bytes for the buffers, at least 4 MiB; 64 MiB by default.
-        progress: called about every 50 ms. An exception that it raises stops the run.
+        memory: bytes for the buffers; 64 MiB by default. Most runs need at least 4 MiB; uploads need more.
+        progress: called about every 50 ms, or after each chunk. An exception that it raises stops the run.
         cluster: address of a Dask scheduler, or a ``distributed.Client``, whose workers execute the tasks.
             They must see the folders of the sources and targets at the same paths.
     """
@@ -74,7 +74,7 @@ _OPTIONS: Final[RunOptions] = {
 
 
 def fill_options(options: RunOptions) -> RunOptions:
-    """Return the options with the defaults of those that are missing. Raise TypeError for an unknown one."""
+    """Return the options, with defaults for missing ones. Raise TypeError for an unknown option."""
     strange = next((name for name in options if name not in _OPTIONS), None)
     if strange is not None:
         raise TypeError(f"unknown option {strange!r} of run(): use {', '.join(_OPTIONS)}")
@@ -83,7 +83,7 @@ def fill_options(options: RunOptions) -> RunOptions:
 
 
 class Finish(NamedTuple):
-    """The step that completes some targets after their tensors are copied.
+    """A step that completes some targets after their tensors are copied.
 
     Attributes:
         targets: indices of the targets.
@@ -98,13 +98,13 @@ class Finish(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A tensor in a target.
+    """A tensor of a plan, or a part of one, and its file.
 
     Attributes:
-        path: the file that it will be in.
+        path: path of the file.
         tensor: its name in the file; empty if the format has no names.
-        offset: its first index along the split axis of the original tensor.
-        size: its size along that axis.
+        offset: its first index along the split axis of the original tensor; 0 if it is whole.
+        size: its size along that axis, which is axis 0 if nothing is split.
         shape: its shape.
     """
 
@@ -122,9 +122,9 @@ class DryRun:
     Attributes:
         files: each file that would be written, with its size in bytes.
         bytes: tensor bytes that would be copied.
-        extents: number of extents, or of chunks if the tensors are copied chunk by chunk.
-        tasks: number of tasks. The files are flushed and journalled after each.
-        exists: files that already exist.
+        extents: number of extents (strided byte ranges), or of chunks if tensors are copied chunk by chunk.
+        tasks: number of tasks. After each of them, the files are flushed and the journal is updated.
+        exists: targets that already exist.
     """
 
     files: tuple[tuple[Path, int], ...]
@@ -146,13 +146,13 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a run: the files that it has written.
+    """The result of a run: the files that it has written, or found complete.
 
     Attributes:
-        files: each file that was written, with its size in bytes.
+        files: each of these files, with its size in bytes.
         bytes: tensor bytes in these files.
-        resumed: bytes of these that an earlier, interrupted run had copied.
-        replaced: staging folder of an earlier run that was deleted, or None.
+        resumed: how many of these bytes an earlier run had already copied.
+        replaced: staging folder of an interrupted run, which this run has deleted; None if there was none.
         sha256: SHA-256 of each file that is not a folder, if it was requested.
     """
 
@@ -183,8 +183,8 @@ class Kept(str):
     total: int
 
     def __new__(cls, folder: Path | None, done: int, total: int) -> Kept:
-        """Build the note. Its text names the kept folder and the command that continues the run."""
-        said = f"nothing of {total} bytes is kept"
+        """Build the note. If a folder was kept, its text explains how to continue the run."""
+        said = f"none of the {total} bytes are kept"
         if folder is not None:
             said = (
                 f"{done} of {total} bytes are kept in {shown_path(folder)}: a run with resume=True continues "
@@ -206,7 +206,7 @@ class PlannedFiles:
         tensors: tensors that are read; their ``file`` is an index into ``sources``.
         targets: files that are written.
         copies: copies from the sources to the targets.
-        parts: the tensors that were requested.
+        parts: the tensors that were requested, with their files.
         finishes: steps that complete targets after their tensors are copied.
         warnings: sentences for the user, for example about files in a model's folder that are not copied.
     """
@@ -231,7 +231,7 @@ class PlannedFiles:
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """Files that are published."""
+        """Paths of the targets that are published: all except scratch files."""
         return tuple(self.folder / target.name for target in self.targets if not target.scratch)
 
     @property
@@ -245,7 +245,7 @@ class PlannedFiles:
         return self.copies.bytes
 
     def make_tasks(self, memory: int = MEMORY) -> Sequence[Task]:
-        """Split the plan into tasks, which are independent of each other and repeatable."""
+        """Split the plan into independent, repeatable tasks. ``memory`` is as in :class:`RunOptions`."""
         return self.copies.make_tasks(memory)
 
     def compute_digest(self, memory: int) -> str:
@@ -309,7 +309,7 @@ class PlannedFiles:
 
 
 def _fold_name(name: str) -> str:
-    """Return a key that is equal for names that some file system treats as one."""
+    """Return a key that two names share if some file system treats them as the same name."""
     if name.isascii():
         return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())

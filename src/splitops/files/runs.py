@@ -1,4 +1,4 @@
-"""Base class of runs: what every run of a plan does, whether its targets are in a folder or at a URL."""
+"""Base class of runs: the steps that do not depend on whether the targets are in a folder or at a URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from splitops.files.sources import LocalFile, format_reason
 
 
 class Run(ABC):
-    """Base class of runs, which execute a plan once and write its files, checksums and report."""
+    """Base class of runs. A run executes a plan once: it writes the files and returns a report."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
         self.plan = plan
@@ -36,7 +36,7 @@ class Run(ABC):
     def report(
         self, sizes: Iterable[int], resumed: int, digests: Mapping[Path, str], replaced: Path | None = None
     ) -> Report:
-        """Make the report of a finished run."""
+        """Make the report of a finished run. ``digests`` has the SHA-256 of files by path."""
         files = tuple(zip(self.plan.paths, sizes, strict=True))
         own = tuple(digests[path] for path, _ in files if path in digests) if self.how["sha256"] else ()
         return Report(files, self.plan.bytes, resumed, replaced, own)
@@ -69,11 +69,11 @@ class Run(ABC):
         """Raise FileError if a source has changed since the run began."""
         for source, before in zip(self.plan.sources, self.before, strict=True):
             if source.read_identity() != before:
-                raise FileError(f"{source.name} has changed while it was read")
+                raise FileError(f"{source.name} has changed while it was being read")
 
     @contextlib.contextmanager
     def convert_errors(self) -> Iterator[None]:
-        """Convert errors that concern no single target into a :class:`FileError` about the target folder."""
+        """Convert a ModelError, or an OSError of the target folder, into a :class:`FileError`."""
         try:
             yield
         except ModelError as error:  # StagedFiles raises this
@@ -86,7 +86,7 @@ class Run(ABC):
             ) from error
 
     def open_local_sources(self, staging: Path) -> dict[int, LocalFile]:
-        """Return the sources of the extents as local files. Download or unpack those that are not."""
+        """Return the sources of the extents as local files. Unpack or download others into ``staging``."""
         found = {}
         used = self.plan.extents.sources
         for index, source in enumerate(self.plan.sources):
@@ -109,7 +109,7 @@ class Run(ABC):
         self.show_progress(0)
 
     def show_progress(self, size: int) -> None:
-        """Report progress inside a task: ``size`` bytes of it are done."""
+        """Report progress inside a task: ``size`` of its bytes are done."""
         if self.how["progress"] is not None:
             self.how["progress"](self.finished + size, self.total)
 

@@ -1,4 +1,4 @@
-"""Sources: files, folders and other things that bytes are read from."""
+"""Sources, from which bytes are read: their base class, and local files and folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ByteRange = tuple[int, int]
 
 
 class Source(ABC):
-    """Bytes from which formats read headers and extents are copied.
+    """An object, such as a file, from which formats read headers and runs copy bytes.
 
     Attributes:
         path: path or URL of the source. Files that it refers to are in the same folder.
@@ -36,12 +36,12 @@ class Source(ABC):
 
     @cached_property
     def name(self) -> str:
-        """Name in messages."""
+        """Name of the source in messages."""
         return shown_path(self.path)
 
     @cached_property
     def size(self) -> int:
-        """Size in bytes."""
+        """Size of the source in bytes."""
         raise NotImplementedError
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Source(ABC):
 
     @abstractmethod
     def read_identity(self) -> list[Any]:
-        """Return the current values, as JSON, of properties that change with the contents."""
+        """Return values for JSON that change if the contents change, such as the size and times of a file."""
 
     def find_local(self) -> LocalFile | None:
         """Return the source as a local file, or None if its bytes must be downloaded or unpacked first."""
@@ -74,7 +74,7 @@ class Source(ABC):
 
 @contextlib.contextmanager
 def _convert_errors(verb: str, name: str) -> Iterator[None]:
-    """Convert all errors in the block into a :class:`FileError`. Libraries raise many kinds."""
+    """Convert any error but a FileError into the :class:`FileError` "cannot <verb> <name>: <reason>"."""
     try:
         yield
     except FileError:
@@ -93,7 +93,7 @@ def format_reason(error: Exception) -> str:
 
 
 class SourceFile(io.RawIOBase):
-    """A source as a file object for libraries."""
+    """A source as a read-only file object, for libraries."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class LocalFile(Source):
     def __init__(
         self, path: str | os.PathLike[str], folder: DataFolder | None = None, *, allow_links: bool = False
     ) -> None:
-        """Open the regular file ``path``, inside of ``folder`` if it is given; see :class:`DataFolder`."""
+        """Open a regular file. With ``folder``, ``path`` is a path in it; see :class:`DataFolder`."""
         self.path = Path(path) if folder is None else folder.path / path
         self.allow_links = allow_links if folder is None else folder.allow_links
         try:
@@ -143,7 +143,7 @@ class LocalFile(Source):
 
     @cached_property
     def real(self) -> str:
-        """The path without symbolic links."""
+        """The path with all symbolic links resolved."""
         return os.path.realpath(self.path)
 
     def read(self, offset: int, size: int) -> bytes:
@@ -163,12 +163,12 @@ class LocalFile(Source):
         return bytes(found)
 
     def read_identity(self) -> list[Any]:
-        """Return the path, size, times of change, device and inode of the file."""
+        """Return the path, size, mtime, ctime, device and inode of the file."""
         found = os.fstat(self.descriptor)
         return [self.real, *_get_change_marks(found), found.st_dev, found.st_ino]
 
     def find_local(self) -> LocalFile:
-        """Return itself."""
+        """Return this file, which is local."""
         return self
 
 
@@ -180,7 +180,7 @@ class LocalFolder(Source):
 
     @cached_property
     def size(self) -> int:
-        """Size in bytes of all files."""
+        """Total size of all files, in bytes."""
         return sum(path.lstat().st_size for path in self.path.rglob("*") if not path.is_dir())
 
     def read(self, offset: int, size: int) -> bytes:
@@ -188,7 +188,7 @@ class LocalFolder(Source):
         raise FileError(f"{self.name} is a folder, not a file")
 
     def read_identity(self) -> list[Any]:
-        """Return a digest of the names, sizes and times of all files."""
+        """Return the path, and a digest of the names, sizes and times of all entries."""
         digest = hashlib.sha256(repr(sorted(self._iter_files())).encode()).hexdigest()
         return [str(self.path.resolve()), digest]
 

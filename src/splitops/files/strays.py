@@ -1,4 +1,4 @@
-"""Warnings about stray tensor files: those in a folder that do not belong to the model or split in it."""
+"""Warnings about stray tensor files: files in a folder that are not part of the model or split in it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from splitops.files.plan import FilePlan
 from splitops.files.sources import LocalFile
 
 _MAX_NAMED: Final = 100
-"""Maximum number of strays that are described. Others are only counted."""
+"""Maximum number of stray files that are described. Others are only counted."""
 
 
 def warn_of_strays(
     folder: DataFolder, strays: Sequence[str], main: str, tensors: Collection[str], *, strict: bool
 ) -> tuple[str, ...]:
-    """Return warnings about strays. Each names a tensor in the stray that the model lacks, if there is one.
+    """Return warnings about stray files. They name a tensor of each file that the model lacks, if it has one.
 
     Args:
         folder: the folder of the model.
         strays: names of the stray files; see :class:`~splitops.files.folders.OtherFiles`.
         main: name, for messages, of the file that lists the tensors of the model, such as its index.
         tensors: names of the tensors of the model.
-        strict: whether a stray is an error.
+        strict: whether a stray file is an error.
 
     Raises:
-        FileError: ``strict`` is set and there is a stray.
+        FileError: ``strict`` is set, and there is a stray file.
     """
     named = strays[:_MAX_NAMED]
     found = [f"{shown(name)} is left out: {_explain(folder, name, main, tensors)}" for name in named]
@@ -48,7 +48,7 @@ def warn_of_strays(
 
 
 def warn_of_leftovers(plan: FilePlan, pattern: str) -> FilePlan:
-    """Add a warning that names the files matching ``pattern`` that a plan would leave next to its targets.
+    """Return the plan, with a warning if other files in its folder match the regex ``pattern``.
 
     Such files, for example those of an earlier split into more files, look as if they belonged to the new
     ones. Sources of the plan do not count. A folder at a URL is not searched.

@@ -1,8 +1,7 @@
 """Compressed files such as ``x.npy.gz``, decompressed by fsspec (the extra ``fsspec``).
 
-The size of the decompressed data is unknown until its end. The header of the data declares a size, which
-limits the stream, so that it cannot fill the disk. Shorter data is an error. So is longer data, except in raw
-files.
+The size of decompressed data is unknown until its end. The header in the data declares a size, which limits
+the stream, so that it cannot fill the disk. Shorter data is an error. So is longer data, except in raw files.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Stream(Source):
         return self._read_forwards(0, size)
 
     def set_declared_size(self, size: int, ends: bool) -> None:
-        """Set the size that the header declares. Close the stream until the next read: many may be open."""
+        """Set ``size`` and ``ends``. The stream is closed until the next read, because many may be open."""
         self.size, self.ends, self._stream = size, ends, None
 
     def read(self, offset: int, size: int) -> bytes:

@@ -17,7 +17,7 @@ from splitops.common.staging import StagingFolder
 from splitops.files.sources import LocalFile
 
 Tick = Callable[[int], object]
-"""Called repeatedly with the number of bytes that are done. An exception that it raises stops the task."""
+"""Called repeatedly with the bytes of the task that are done. An exception that it raises stops the task."""
 
 
 def ignore_tick(_: int) -> None:
@@ -41,7 +41,7 @@ class Files:
     staging: StagingFolder | None = None
 
     def select(self, sources: Collection[int], targets: Collection[int]) -> Files:
-        """Return the files of one task, with paths that are valid on a worker."""
+        """Return the files with the given indices, with paths that are valid on a worker."""
         read = {index: self._get_worker_path(self.sources[index]) for index in sources}
         return Files(
             read, {index: self._get_worker_path(self.targets[index]) for index in targets}, self.sync

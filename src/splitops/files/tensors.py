@@ -1,4 +1,4 @@
-"""Tensors as files store them: names, types, shapes and the places of their bytes."""
+"""Tensors as files store them: their names, types, shapes and byte ranges."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class StoredTensor(NamedTuple):
     Attributes:
         name: name in the file; empty if the format has no names.
         shape: its shape.
-        code: the format's name for the type, equal for all parts of a merge.
+        code: the format's name for the element type. All parts of a merge must have the same.
         unit: the smallest piece that it can be split into.
         offset: offset of its first byte.
         size: size in bytes.
         element_type: element type for the rules of operators; None if no operator has such a type.
         dtype: dtype of arrays with its elements; None if NumPy has none.
-        file: index of its file in the sources of the contents.
+        file: index of its file in ``sources`` of :class:`~splitops.files.formats.Contents`.
         fortran: whether the first index varies fastest.
-        chunks: shape of the unit that the format can read and write; None for plain bytes.
+        chunks: shape of the boxes in which a library can copy it; None if it can only be copied as bytes.
     """
 
     name: str
@@ -80,7 +80,7 @@ class StoredTensor(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Name in messages."""
+        """Name of the tensor in messages."""
         return f"tensor {shown(self.name)}" if self.name else "the array"
 
     @property
@@ -103,7 +103,7 @@ def locate_tensors(tensors: Sequence[StoredTensor]) -> Table:
 
 
 def number_keys(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
-    """Number keys by equality, in order of appearance. Return the numbers, and each key's first index.
+    """Number the distinct keys. Return the number of each key, and the first index of each number.
 
     Examples:
         >>> [part.tolist() for part in map(np.array, number_keys("abac"))]
@@ -118,8 +118,8 @@ def number_keys(keys: Iterable[Hashable]) -> tuple[Table, list[int]]:
 def make_array_tensor(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], code: str, **other: Any
 ) -> StoredTensor:
-    """Describe a tensor with the elements of a NumPy array. ``other`` sets more fields."""
-    # Operators reject an unknown type by their own rule on types.
+    """Describe a tensor that is stored like a NumPy array. ``other`` sets more fields of it."""
+    # The type rules of the operators reject an unknown type.
     kind = element_type_of(dtype) or ElementType(str(dtype), bits=0)
     unit, size = Unit(1, dtype.itemsize), math.prod(shape) * dtype.itemsize
     return StoredTensor(name, shape, code, unit, 0, size, kind, dtype)._replace(**other)
@@ -128,18 +128,18 @@ def make_array_tensor(
 def make_packed_tensor(
     name: str, shape: tuple[int, ...], element_type: ElementType, place: tuple[int, int], file: int = 0
 ) -> StoredTensor:
-    """Describe a tensor, packed as in :mod:`splitops.spec.elements.packing`, at a place (offset, size)."""
+    """Describe a tensor at ``place`` (offset, size), packed as in :mod:`splitops.spec.elements.packing`."""
     unit = get_unit(element_type) if element_type.bits else BYTE
     dtype = None if element_type.packed or not element_type.bits else element_type.numpy
     return StoredTensor(name, shape, str(element_type), unit, *place, element_type, dtype, file)
 
 
 def to_row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bool = False) -> StoredTensor:
-    """Convert a tensor for a format that stores row-major tensors and calls its type ``code``.
+    """Describe a tensor for a row-major format. ``code`` is the format's name for the element type.
 
     Raises:
-        FileError: the format, called ``of`` in messages, does not support the type (``code`` is None),
-            big-endian elements (unless ``swapped``) or Fortran order.
+        FileError: the format, named ``of`` in messages, does not support the type (``code`` is None),
+            big-endian elements (unless ``swapped`` is set) or Fortran order.
     """
     if code is None:
         raise FileError(f"{tensor.label} has type {tensor.code}, which {of} does not support")
@@ -153,7 +153,7 @@ def to_row_major(tensor: StoredTensor, code: str | None, of: str, *, swapped: bo
 def make_part_extents(
     tensor: StoredTensor, plan: SplitPlan, places: Sequence[tuple[int, int]]
 ) -> list[Extent]:
-    """Make the extents that copy the parts of a tensor to places (target, offset). Empty parts have none.
+    """Make the extents that copy the parts of a tensor to ``places`` (target, offset). Empty parts get none.
 
     Raises:
         FileError: a part begins or ends inside a unit of the tensor.
@@ -183,7 +183,7 @@ def _reject_inside_of_units(
     if unit == 1:
         return
     for end in ends:
-        # Only the last unit of a tensor may be incomplete; with several rows, each row must end at a unit.
+        # Only the last unit of a tensor may be incomplete. If there are several rows, each has whole units.
         if end * step % unit and (end < size or rows > 1):
             multiple = unit // math.gcd(unit, step)
             raise FileError(

@@ -56,7 +56,7 @@ def split_into_windows(size: int) -> list[range]:
 
 
 def compute_part_bytes(size: int) -> int:
-    """Return the bytes per part of an upload, for a file of ``size`` bytes."""
+    """Return the number of bytes in each part of an upload, for a file of ``size`` bytes."""
     return max(_PART, -(-size // _PARTS))
 
 
@@ -140,7 +140,7 @@ class AddressRun(Run):
                     self.advance(each.result())
 
     def _gather(self, group: _Group, sources: Mapping[int, int], scratch: int, staging: Path) -> None:
-        """Copy the bytes of windows consecutively into the scratch file."""
+        """Copy the windows of a group to their offsets in the scratch file, which is in ``staging``."""
         extents: list[Extent] = []
         try:
             os.ftruncate(scratch, 0)  # bytes that nothing writes are zeros
@@ -192,15 +192,15 @@ class AddressRun(Run):
 
 
 _Windows = list[tuple[range, int]]
-"""Windows of a file, each with its offset in the scratch file."""
+"""Windows (byte ranges) of a target, each with its offset in the scratch file."""
 _Group = dict[int, _Windows]
 """Windows of several targets, keyed by target index."""
 
 
 def _group_windows(sizes: Sequence[int], memory: int) -> Iterator[_Group]:
-    """Yield groups of windows that fit in the memory together, in the order of each file.
+    """Yield groups of windows that fit in ``memory`` together. Windows of a file stay in order.
 
-    The n-th windows of all files are grouped together: they usually need the same rows of a source.
+    The n-th windows of all files are next to each other: they usually need the same rows of a source.
     """
     waiting = [(index, iter(split_into_windows(size))) for index, size in enumerate(sizes)]
     group: _Group = {}
@@ -234,7 +234,7 @@ def _open_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
 
 class _TargetContent:
-    """Finds the contents of a target by window, and keeps the checksums of the bytes sent so far."""
+    """Finds the bytes of any window of a target, and keeps the checksums of the bytes sent so far."""
 
     def __init__(self, target: TargetFile, extents: Table) -> None:
         self.target = target
@@ -251,14 +251,14 @@ class _TargetContent:
         return compose(found, [make_contiguous(target, window.start, 0, place, len(window))])
 
     def iter_literals(self, window: range) -> Iterator[tuple[int, bytes]]:
-        """Yield the literals of a window with their offsets in it."""
+        """Yield the bytes of a window that belong to no tensor, with their offsets in it."""
         for offset, data in self.target.literals:
             begin, end = max(offset, window.start), min(offset + len(data), window.stop)
             if begin < end:
                 yield begin - window.start, data[begin - offset : end - offset]
 
     def note(self, data: bytes, *, sha256: bool) -> None:
-        """Update the checksums with the next bytes."""
+        """Update the CRC-32 and, with ``sha256``, the SHA-256 with the next bytes."""
         self.checksum = crc32(np.frombuffer(data, np.uint8), self.checksum)
         if sha256:
             self.digest.update(data)
@@ -272,8 +272,8 @@ def make_uploads(plan: PlannedFiles) -> Uploads:
 class Uploads:
     """New files in one file system, which are only visible after :meth:`publish`.
 
-    As a context manager, it removes new files after an error, even if they are already published. A replaced
-    file cannot be restored: the error then lists the files with the new contents and those with the old ones.
+    As a context manager, it removes new files after an error, even if they are already published. Replaced
+    files cannot be restored: the error then lists them, and the existing files that were not replaced.
 
     Attributes:
         addresses: URLs of the files.
@@ -303,9 +303,10 @@ class Uploads:
         replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
         if replaced:
             kept = [each for each in self.addresses if each in self._before and each not in replaced]
-            said = f"new: {format_list(replaced) or 'none'}; unchanged: {format_list(kept) or 'none'}"
+            but = f", but not {format_list(kept)}" if kept else ""
+            said = f"The run has already replaced {format_list(replaced)}{but}"
             if isinstance(error, FileError):
-                raise FileError(f"{error.message}; {said}") from error
+                raise FileError(f"{error.message}. {said}") from error
             assert error is not None
             error.add_note(said)
 

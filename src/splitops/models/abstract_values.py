@@ -63,6 +63,12 @@ class AbstractTensor:
             or all(isinstance(entry, int | float) for entry in self.elements.flat)
         )
 
+    def to_array(self) -> Value | None:
+        """Return the elements in the dtype of the element type, or None if it or an element is unknown."""
+        if self.type is None or self.elements is None or not self.is_complete:
+            return None
+        return self.elements.astype(self.type.numpy, copy=False)
+
 
 @dataclass(frozen=True, slots=True)
 class AbstractSequence:

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from splitops.common.json_values import to_json_values
 from splitops.common.notebooks import format_html_table
 from splitops.errors import ModelError, RuleError, SplitError, Where, count_of
-from splitops.models.check.checking import walk_model
 from splitops.models.engines import make_engine
 from splitops.models.engines.engine import EngineError, Program
 from splitops.models.formats.files import is_openvino, save
 from splitops.models.formats.model import CheckedModel
 from splitops.models.graph.onnx_sequences import find_consumers, find_position
+from splitops.models.infer.interpreter import infer_model
 from splitops.models.running.input_specs import InputSpec
 from splitops.models.sessions import Session, session
 from splitops.models.split_nodes import SplitNode
@@ -238,7 +238,7 @@ def _prepare_trials(
     except SplitError as error:
         # A split that no input makes valid was repaired by the fix. Otherwise, other inputs are needed.
         model = CheckedModel.read(source, weights=False, allow_links=allow_links)
-        faults = (split_node.error for split_node in walk_model(model.nodes, model.where).splits)
+        faults = (split_node.error for split_node in infer_model(model.nodes, model.where).splits)
         broken = next((fault for fault in faults if isinstance(fault, RuleError)), None)
         if broken is None or not (isinstance(error, RuleError) or isinstance(error.__cause__, RuleError)):
             raise
@@ -467,7 +467,7 @@ class _Trials:
         """Return the sizes at which the divisions of the model change."""
         found = {0, 1, 2, 3}
         for split_node in self.ours.splits:
-            division = None if split_node.binding is None else split_node.binding.division
+            division = split_node.division
             if division is None:
                 continue
             steps: Iterable[int] = (division.count, division.chunk)
@@ -484,10 +484,10 @@ class _Trials:
 
 def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> set[int]:
     """Return the ends of the chunks that nodes read at constant positions, including negative positions."""
-    if all(split_node.binding is None or not _get_chunk(split_node) for split_node in ours.splits):
+    if not any(map(_get_chunk, ours.splits)):
         return set()
     opened, found = CheckedModel.read(model, weights=False, allow_links=allow_links), set()
-    for split_node in walk_model(opened.nodes, opened.where).splits:
+    for split_node in infer_model(opened.nodes, opened.where).splits:
         readers = (reader for value in split_node.node.outputs for reader in find_consumers(value))
         positions = [find_position(reader) for reader in readers]
         found |= {_get_chunk(split_node) * (at + 1 if at >= 0 else -at) for at in positions if at is not None}
@@ -495,8 +495,7 @@ def _find_chunk_ends(ours: Session, model: AnyModel, *, allow_links: bool) -> se
 
 
 def _get_chunk(split_node: SplitNode) -> int:
-    division = None if split_node.binding is None else split_node.binding.division
-    return 0 if division is None else division.chunk
+    return 0 if split_node.division is None else split_node.division.chunk
 
 
 def _run_empty(

@@ -262,7 +262,7 @@ def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bo
     """Return whether an unpadded tensor has an axis with the size that is padded for others.
 
     Inner sizes that are also hidden sizes do not count. Nor does the sharded axis if ``is_sized``: it has
-    another size of the configuration. The axes of quantised weights may be in words or groups.
+    another size of the configuration. The axes of quantised weights may count words or groups.
     """
     tensor, own, counts = kind.tensor, kind.axis_sharding, growth.counts
     if own is None and not _is_replicated(kind):

@@ -81,7 +81,7 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The number of each tensor's kind (type, shape and sharding), and the first tensor of each kind."""
+        """The index of each tensor's kind (type, shape and sharding), and the first tensor of each kind."""
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]

@@ -32,10 +32,12 @@ def find_faults(
     *,
     outputs: int | None = None,
     where: Where | None = None,
+    first: SplitError | None = None,
 ) -> list[SplitError]:
     """Find everything that is wrong with one split. The arguments are those of :func:`bind`.
 
     When a fault is found, its cause is removed or made unknown, so that only independent faults follow.
+    ``first`` is the error of the split if the caller has bound it already.
 
     Returns:
         The errors, beginning with the one that :func:`bind` raises; empty if the split is valid.
@@ -49,7 +51,7 @@ def find_faults(
     """
     given = _Arguments(schema, dict(attributes), list(inputs), outputs, where)
     found: dict[tuple[object, ...], SplitError] = {}
-    for error in given.iter_faults(frozenset()):
+    for error in given.iter_faults(frozenset(), first):
         found.setdefault((getattr(error, "rule", None), error.message), error)
     return list(found.values())
 
@@ -64,22 +66,31 @@ class _Arguments:
     outputs: int | None
     where: Where | None
 
-    def iter_faults(self, before: frozenset[Rule]) -> Iterator[SplitError]:
-        """Yield the remaining faults. ``before`` are the rules that were already found to be broken."""
+    def iter_faults(self, before: frozenset[Rule], error: SplitError | None = None) -> Iterator[SplitError]:
+        """Yield the remaining faults, ``error`` first if it is known already.
+
+        ``before`` are the rules that were already found to be broken.
+        """
+        error = error or self._find_error()
+        if not isinstance(error, RuleError):
+            yield from () if error is None else (error,)  # the data input is absent
+            return
+        rule = error.rule
+        if not any(rule in rules and before & causes for rules, causes in _FOLLOWING):
+            yield error
+        if rule in before and rule is not Rule.OPERATOR_VERSION:
+            return  # removing its cause had no effect
+        for rest in () if rule in _LAST else self._remove_cause(error):
+            yield from rest.iter_faults(before | {rule})
+
+    def _find_error(self) -> SplitError | None:
         try:
             infer_binding(
                 bind(self.schema, self.attributes, self.inputs, outputs=self.outputs, where=self.where)
             )
-        except RuleError as error:
-            rule = error.rule
-            if not any(rule in rules and before & causes for rules, causes in _FOLLOWING):
-                yield error
-            if rule in before and rule is not Rule.OPERATOR_VERSION:
-                return  # removing its cause had no effect
-            for rest in () if rule in _LAST else self._remove_cause(error):
-                yield from rest.iter_faults(before | {rule})
-        except ModelError as error:  # the data input is absent
-            yield error
+        except (RuleError, ModelError) as error:
+            return error
+        return None
 
     def _remove_cause(self, error: RuleError) -> Iterator[_Arguments]:
         """Yield the arguments without the cause of an error. If several conflict, leave out one at a time."""

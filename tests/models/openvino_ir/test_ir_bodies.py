@@ -210,6 +210,21 @@ def test_a_loop_without_end_is_an_error(trips: int) -> None:
     assert caught.value.where.node == "loop/Loop"
 
 
+@needs_openvino
+def test_a_loop_whose_condition_is_constantly_false_goes_to_openvino() -> None:
+    builder = ir.Builder()
+    inputs = [builder.const(np.array(-1)), builder.const(np.array(True)), builder.parameter("x", "f32", "4")]
+    builder.result(builder.layer("Loop", inputs, version="opset5", name="loop", element_type="f32")[0], "y")
+    body = Body()
+    x = body.takes("x", "f32", "4", port(2))
+    parts = body.builder.layer("Split", [x, body.builder.const(0)], {"num_splits": 2}, outputs=2)
+    body.gives("y", parts[1], port(3))
+    body.gives("ok", body.builder.const(np.array(False)), CONDITION)
+    ready = splitops.session(reread(fill(builder.model(), "loop", {"": body})), "openvino")
+    assert ready.run({"x": np.arange(4, dtype=np.float32)})["y"].tolist() == [2, 3]
+    assert ready.engine == "openvino"
+
+
 def test_what_is_joined_is_held_against_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_flow, "_MEMORY", 1 << 20)
     builder = ir.Builder()

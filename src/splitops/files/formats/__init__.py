@@ -36,7 +36,7 @@ class Contents:
         format: the format that read the file.
         tensors: the tensors, in the order of the file.
         sources: the files with their bytes; the first is the file that was opened.
-        metadata: other declarations, in the terms of the format. New files of the same format get them, too.
+        metadata: other declarations, with keys of the format. New files of the same format get them, too.
     """
 
     format: Format
@@ -45,7 +45,7 @@ class Contents:
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        """Reject names that are not valid text: names in HDF5 files may have any bytes."""
+        """Reject tensor names that are not valid UTF-8. Names in HDF5 files may have any bytes."""
         try:
             "".join(iter_field(self.tensors, "name")).encode()
         except UnicodeEncodeError:
@@ -90,7 +90,7 @@ class TargetFile:
         literals: bytes that belong to no tensor, with their offsets.
         scratch: whether it is a temporary file for ``finish`` of the layout.
         folder: whether it is a folder, such as a zarr array.
-        copied: name of the original in messages, if the file is a copy.
+        copied: name of the original in messages, if the file is a copy of one.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Layout:
 
 
 def make_places(found: Iterable[tuple[int, int]]) -> Table:
-    """Build the table of places from pairs of file index and offset."""
+    """Build the ``places`` of a :class:`Layout` from pairs of a file index and an offset."""
     return np.array([*found], np.int64).reshape(-1, 2)
 
 
@@ -130,7 +130,7 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the format for users."""
+        """Name of the format in messages and options."""
         ...
 
     @property
@@ -149,7 +149,7 @@ class Format(Protocol):
         ...
 
     def adapt(self, tensor: StoredTensor) -> StoredTensor:
-        """Return the description of a tensor from any format as this format stores it.
+        """Describe how this format stores a tensor, which may come from a file of any format.
 
         Its ``code`` is this format's name for the element type.
 
@@ -186,7 +186,7 @@ class ShardedFormat(Format, Protocol):
         ...
 
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
-        """Return contents that have the metadata of file ``number`` (from 0) of ``count``."""
+        """Return contents with the metadata for file ``number`` (from 0) of ``count`` new files."""
         ...
 
     def compute_max_entry_bytes(self, tensor: StoredTensor, like: Contents) -> int:
@@ -222,7 +222,7 @@ def get_format(name: str) -> Format:
 
 
 def to_format(form: Format | str | None) -> Format | None:
-    """Return a format, given itself or its name. None stays None."""
+    """Return the format with a name. A format or None is returned unchanged."""
     return get_format(form) if isinstance(form, str) else form
 
 

@@ -2,7 +2,7 @@
 
 GGUF declares shapes with the fastest axis first; here they are reversed. Quantised types are stored in
 blocks, and a split inside a block is rejected. A model in several files, such as ``m-00001-of-00003.gguf``,
-is opened by its first file.
+is opened through its first file.
 
 Source: ``docs/gguf.md`` of https://github.com/ggml-org/ggml and the tables of its package ``gguf``.
 """
@@ -25,7 +25,7 @@ from splitops.spec.elements.types import ELEMENT_TYPES
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
-"""Maximum bytes of a header, as in safetensors: ten times the longest in use, which have a vocabulary."""
+"""Maximum bytes of a header, as in safetensors. The longest in use have a tenth of that, for a vocabulary."""
 _MAX_ITEMS: Final = 1 << 22
 """Maximum number of items in an array of strings: ten times the largest vocabularies."""
 _MAX_RANK: Final = 4
@@ -95,12 +95,12 @@ _CODES: Final = {element_type.name: code for code, element_type in _ELEMENTS.ite
 
 
 class _MalformedError(ValueError):
-    """The file is malformed."""
+    """The file is malformed. The message does not name the file, because :func:`_read` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A metadata entry: its key, the encoded key, type and value, and the value if it is an integer."""
+    """A metadata entry. ``raw`` encodes key, type and value; ``number`` is the value if it is an integer."""
 
     key: str
     raw: bytes
@@ -124,7 +124,7 @@ class _Gguf:
             wanted = numbers.get("split.tensors.count")
             if wanted not in (None, len(tensors)):
                 raise FileError(
-                    f"{source.name} and its other files have {len(tensors)} tensors, not {wanted}"
+                    f"{source.name} and its other files have {len(tensors)} tensors, but declare {wanted}"
                 )
         names: set[str] = set()
         for tensor in tensors:
@@ -162,7 +162,7 @@ class _Gguf:
     def describe_shard(self, like: Contents, number: int, count: int) -> Contents:
         if count > _MAX_PIECES:
             raise FileError(
-                f"a GGUF model has at most {_MAX_PIECES} files, but this size needs {count}: set a larger one"
+                f"a GGUF model has at most {_MAX_PIECES} files, but this needs {count}: set a larger size"
             )
         entries: tuple[_Entry, ...] = like.metadata["entries"] if like.format is self else ()
         if number:  # llama.cpp reads the keys of the first file only, but the alignment of each
@@ -243,7 +243,7 @@ class _Reader:
             raise _MalformedError("a name in its header is not valid UTF-8") from error
 
     def skip_value(self, kind: int, depth: int = 0) -> None:
-        """Skip a value of type ``kind``."""
+        """Skip a value of type ``kind``, which is nested in ``depth`` arrays."""
         if kind in _WIDTHS:
             self.take(_WIDTHS[kind])
         elif kind == _STRING:
@@ -298,7 +298,7 @@ def _read_header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
     for tensor in stated.values():
         if tensor.offset != end:
             raise _MalformedError(
-                f"{tensor.label} begins at byte {tensor.offset} of the data, but the next free one is {end}"
+                f"{tensor.label} begins at byte {tensor.offset} of the data, but the next free byte is {end}"
             )
         if (last := start + end + tensor.size) > source.size:
             raise _MalformedError(f"{tensor.label} ends at byte {last}, but the file has {source.size} bytes")

@@ -28,7 +28,7 @@ from splitops.files.tensors import StoredTensor, make_array_tensor, to_row_major
 from splitops.spec.elements.types import is_builtin
 
 _BLOCK: Final = 1 << 20
-"""Approximate bytes that are read at a time from a dataset without chunks."""
+"""Approximate number of bytes to read at a time from a dataset without chunks."""
 _MASK_BYTES: Final = 4
 
 
@@ -98,7 +98,10 @@ class _Hdf5:
     def _create(
         self, path: Path, tensors: Sequence[StoredTensor], like: Contents, *, contiguous: bool
     ) -> None:
-        """Create a file with unwritten datasets. Copy attributes and soft links of an HDF5 file ``like``."""
+        """Create a file with unwritten datasets, which have no chunks if ``contiguous`` is set.
+
+        If ``like`` is from an HDF5 file, copy its attributes and soft links.
+        """
         h5py = _import_h5py()
         with h5py.File(path, "w", track_order=True) as new, contextlib.ExitStack() as stack:
             old = None
@@ -186,7 +189,7 @@ def _choose_block_shape(shape: Sequence[int], item_bytes: int) -> tuple[int, ...
 
 
 def _copy_soft_links(tensors: Sequence[StoredTensor], like: Contents, new: Any, h5py: Any) -> None:
-    """Copy the soft links of a file with several tensors. Reject it if other datasets cannot be copied."""
+    """Copy the soft links of a file with several tensors. Raise FileError for datasets of other types."""
     if len(tensors) <= 1:
         return
     left_out = like.metadata["left_out"]
@@ -253,7 +256,7 @@ def _iter_gaps(content: Any, ranges: Sequence[tuple[int, int]], size: int) -> It
 
 
 class _Dataset:
-    """See :class:`splitops.files.chunk_tasks.ChunkedArray`."""
+    """A dataset as a :class:`splitops.files.chunk_tasks.ChunkedArray`."""
 
     def __init__(self, dataset: Any, written: Sequence[Path]) -> None:
         self._dataset = dataset

@@ -36,7 +36,7 @@ _MAX_HEADER: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The array that a .npy file declares. It has no Python objects, and its data begins at ``start``."""
+    """The header of a .npy file that has no Python objects. The data begins at offset ``start``."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -125,7 +125,7 @@ _MALFORMED: Final = (
 
 
 def _read_bounded(file: IO[bytes], width: int) -> Any:
-    """Read the length and the text of a header. An oversized header is rejected before it is read."""
+    """Read a header and its length, and return both as a stream. Reject an oversized header unread."""
     length = int.from_bytes(prefix := file.read(width), "little")
     if length > _MAX_HEADER:
         raise ValueError(f"it has {length} bytes")
@@ -161,7 +161,7 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
     header = read_header(file, name, size)
     accept(header)
     data = bytearray()
-    while len(data) < header.data_bytes:  # in steps: the declared size may be false
+    while len(data) < header.data_bytes:  # in steps, because the declared size may be wrong
         block = file.read(min(1 << 20, header.data_bytes - len(data)))
         if not block:
             raise _make_error(name, f"it is truncated after {len(data)} of {header.data_bytes} bytes")
@@ -182,7 +182,7 @@ def encode_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
 
 
 class _Npy:
-    """One array per file."""
+    """The .npy format, with one array per file."""
 
     name = "npy"
     suffixes = (".npy",)
@@ -213,7 +213,7 @@ def make_tensor(name: str, header: Header, offset: int, file: int = 0) -> Stored
 
 
 def adapt(tensor: StoredTensor) -> StoredTensor:
-    """Describe a tensor of any format for .npy. Raise FileError if .npy does not support its type."""
+    """Describe a tensor of any format as .npy stores it. Raise FileError for an unsupported type."""
     if tensor.dtype is None or not is_builtin(tensor.dtype):
         raise FileError(f"{tensor.label} has type {tensor.code}, which .npy does not support")
     return tensor._replace(code=str(npy.dtype_to_descr(tensor.dtype)))

@@ -143,7 +143,7 @@ def _read_members(archive: zipfile.ZipFile, source: Source) -> tuple[list[Stored
 
 
 def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
-    """Return the offset of a member's data. The directory does not have the length of its local header."""
+    """Return the offset of a member's data: the end of its local header, whose length varies."""
     fields = _LOCAL.unpack(source.read(member.header_offset, _LOCAL.size))
     if fields[0] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"{shown(member.filename)} has no header at the offset in the directory")
@@ -152,7 +152,7 @@ def _find_data_offset(member: zipfile.ZipInfo, source: Source) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member of a new archive: the header of its .npy file, and the size of its tensor in bytes."""
+    """A member of a new archive: its .npy header, the bytes of its tensor (``data``) and its compression."""
 
     name: str
     header: bytes
@@ -164,7 +164,7 @@ class _Member:
         return len(self.header) + self.data
 
     def make_entry(self, offset: int = 0, checksum: int = 0) -> zipfile.ZipInfo:
-        """Make its directory entry, as ``np.savez`` writes it."""
+        """Make the directory entry of the member at ``offset``, as ``np.savez`` writes it."""
         entry = zipfile.ZipInfo(f"{self.name}.npy")
         entry.compress_type, entry.create_system, entry.external_attr = self.method, 3, 0o600 << 16
         entry.file_size = entry.compress_size = self.size
@@ -216,7 +216,7 @@ def _finish_stored(paths: Sequence[Path], members: Sequence[_Member]) -> None:
 
 
 def _lay_out_deflated(name: str, members: Sequence[_Member]) -> Layout:
-    """Lay out an archive of deflated members, which are deflated from scratch files, one per tensor."""
+    """Lay out an archive with deflated members. Each tensor is first copied to a scratch file."""
     files = [TargetFile(name, 0)]
     for index, member in enumerate(members):
         files.append(TargetFile(f".{name}.{index}", member.size, ((0, member.header),), scratch=True))
@@ -232,7 +232,7 @@ def _finish_deflated(paths: Sequence[Path], members: Sequence[_Member]) -> None:
 
 
 def _check(paths: Sequence[Path]) -> None:
-    """Unpack all members, which checks their checksums."""
+    """Check the checksums of all members by unpacking them. Raise FileError if one is wrong."""
     name = shown_path(paths[0].name)
     try:
         with zipfile.ZipFile(paths[0]) as archive:

@@ -5,8 +5,8 @@ only the initializers. Their bytes are in the order of the source: in one data f
 size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as onnx-ir
 aligns them, and all keep the alignment of the source.
 
-External data of other tensors, such as those of subgraphs, node attributes and functions, is written into the
-model: their names need not be unique.
+External data of other tensors, such as those of subgraphs, node attributes and functions, is written into
+the model, because their names need not be unique.
 
 Source: ``TensorProto.external_data`` in ``onnx.proto``, and https://protobuf.dev/programming-guides/encoding.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ALIGNED: Final = 1 << 20
 _ALIGNMENT: Final = 1 << 16
 _MAX_ENTRY: Final = 1 << 10
-"""Maximum bytes by which the entry of an initializer grows in the model when its data moves."""
+"""Maximum bytes by which the entry of an initializer in the model grows if its data moves."""
 _HOLDERS: Final = frozenset(
     f"{kind}Proto" for kind in ("Graph", "Node", "Attribute", "Function", "TrainingInfo", "SparseTensor")
 )
@@ -81,7 +81,7 @@ class _Onnx:
     ) -> Layout:
         """Lay out a model and its data files of at most ``max_size`` bytes, or one data file if that is None.
 
-        A larger tensor gets a data file of its own. Tensors that share bytes in the source share them again.
+        A larger tensor gets a data file of its own. Tensors that share bytes continue to share them.
         """
         ends, found = [0], {}
         offsets = [tensor.offset for tensor in tensors if tensor.size and tensor.offset]
@@ -244,15 +244,15 @@ def _set_external_data(proto: TensorProto, tensor: StoredTensor, location: str, 
 
 
 def _identify_bytes(tensor: StoredTensor) -> tuple[object, ...]:
-    """Return a key that tensors share if they have the same bytes of the source."""
+    """Return a key that is equal for tensors with the same bytes of the source. Empty tensors share none."""
     return (tensor.file, tensor.offset, tensor.size) if tensor.size else (tensor.name,)
 
 
 def _serialize_around(message: Any, name: str, size: int | None) -> tuple[bytes, bytes]:
     """Serialize a message without the field ``name``. Return the bytes before it and those after it.
 
-    Fields are in the order of their numbers. The bytes before it end with its tag and ``size``, unless
-    ``size`` is None.
+    Fields are in the order of their numbers. The first bytes end with its tag and ``size``, unless ``size``
+    is None.
     """
     number = message.DESCRIPTOR.fields_by_name[name].number
     lower, higher = type(message)(), type(message)()

@@ -1,4 +1,4 @@
-"""OpenVINO IR, read only: the constants of a model, by the names of their layers.
+"""OpenVINO IR, which is only read: the constants of a model, named after their layers.
 
 The name of a constant in a subgraph begins with the path of the subgraph. If several layers have the same
 name, ``#2`` and so on is appended to all but the first.

@@ -83,7 +83,7 @@ _RANKS: Final = {code: rank for rank, code in enumerate(_TYPES)}
 
 
 class _MalformedError(ValueError):
-    """The header is malformed."""
+    """The header is malformed. The message does not name the file, because the caller does."""
 
 
 class _Safetensors:
@@ -209,7 +209,7 @@ def _read_files(source: Source, names: Sequence[str]) -> dict[str, Contents]:
 
 
 def read_index(source: Source) -> tuple[dict[str, str], Any]:
-    """Read an index: the file of each tensor, and the declared total size, which may be None or malformed."""
+    """Read an index. Return the file of each tensor, and its ``total_size``, which is unchecked or None."""
     if source.size > _MAX_INDEX:
         raise FileError(f"{source.name} has {source.size} bytes; the limit for an index is {_MAX_INDEX}")
     try:
@@ -224,7 +224,7 @@ def read_index(source: Source) -> tuple[dict[str, str], Any]:
 
 
 def join_contents(found: Mapping[str, Contents], opened: Source) -> Contents:
-    """Combine the contents of several files. The first source is ``opened``, the file that the user named."""
+    """Combine the contents of files. ``opened``, the file that the user named, is the first source."""
     metadata: dict[str, str] = {}
     names: set[str] = set()
     tensors: list[StoredTensor] = []
@@ -352,10 +352,10 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 
 def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
-    """Make the tensor at an offset from the name, type and shape in a document.
+    """Describe the tensor at ``offset`` of a file. A document declares its name, type and shape.
 
     Raises:
-        ValueError: the format does not support such a tensor.
+        ValueError: the type or the shape is malformed, or safetensors does not support it.
     """
     if not isinstance(code, str) or code not in _TYPES:
         raise _MalformedError(
@@ -381,7 +381,7 @@ def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
 
 
 def _count_bits(shape: Sequence[int], bits: int) -> int | None:
-    """Return the bits of a tensor, or None if that number or a product of the first sizes exceeds 64 bits.
+    """Return the size of a tensor in bits, or None if it or a product of the first sizes exceeds 64 bits.
 
     The reference implementation multiplies the sizes in order, so a later 0 does not undo an overflow.
     """

@@ -1,4 +1,4 @@
-"""zarr 3, by zarr-python: chunked arrays, with or without shards, copied one chunk (or shard) at a time.
+"""zarr, through zarr-python: chunked arrays, with or without shards. zarr 2 can be read, but not written.
 
 A part keeps the chunks, shards, codecs and attributes of its source array. If it is narrower than a chunk,
 its chunks are narrower, too. An array in a group is named by its path, and its parts keep that name in

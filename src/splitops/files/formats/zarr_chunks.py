@@ -88,7 +88,10 @@ def choose_chunks(
     described = _read_description(source, before.name)
     levels = _get_levels(described)
     if tuple(described["shape"]) != before.shape or levels[0] != before.chunks:
-        raise FileError(f"{shown_path(source.path / before.name)}: two descriptions of this array differ")
+        raise FileError(
+            f"{shown_path(source.path / before.name)}: the shape or the chunks of this array differ between "
+            "its zarr.json and the metadata of its group. Call zarr.consolidate_metadata() on the group first"
+        )
     attributes = described.get("attributes", {})
     as_stored = _can_check(described["codecs"]) and _is_last_chunk(tensor, before, offset)
     narrow = not as_stored and _can_read_levels(described)
@@ -96,7 +99,7 @@ def choose_chunks(
 
 
 def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool:
-    """Return whether a part is exactly the last chunk of the axis, whose bytes can be copied."""
+    """Return whether a part, which begins at ``offset``, is exactly the last chunk along an axis."""
     assert whole.chunks is not None
     return any(
         0 < size < before and offset % chunk == 0 and offset + size == before
@@ -142,7 +145,7 @@ def _narrow(levels: Levels, axis: int, size: int) -> Levels:
 
 
 def _read_records(attributes: dict[str, Any], levels: Levels) -> list[dict[str, Any]]:
-    """Return the recorded chunks before each split, after checking the last record."""
+    """Return the records of the chunks before each split. Raise ValueError if the last one is malformed."""
     found = attributes.get(_RECORDS, [])
     if not isinstance(found, list) or (found and not _is_record(found[-1], levels)):
         raise ValueError(
@@ -196,7 +199,7 @@ def _can_read_levels(description: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def open_inside(folder: DataFolder, key: str) -> Iterator[BinaryIO | None]:
-    """Yield an open file of a folder, or None if it does not exist."""
+    """Open the file at the path ``key`` in a folder. Yield it, or None if it does not exist."""
     try:
         file = folder.open(key)
     except ModelError as error:
@@ -230,7 +233,7 @@ def get_outer_chunks(array: Any) -> tuple[int, ...]:
 
 
 def compute_max_bytes(array: Any) -> int:
-    """Return the maximum size of a stored chunk (or shard) of an array."""
+    """Return the maximum size in bytes of a stored chunk (or shard) of an array."""
     outer = get_outer_chunks(array)
     inner: int = math.prod(-(-size // max(1, chunk)) for size, chunk in zip(outer, array.chunks, strict=True))
     return 2 * math.prod(outer) * int(array.dtype.itemsize) + _INNER_OVERHEAD * inner + _CHUNK_OVERHEAD
@@ -299,7 +302,7 @@ def _can_check(codecs: Sequence[dict[str, Any]]) -> bool:
 
 
 def _index_of(codec: dict[str, Any]) -> str | None:
-    """Return the place of a shard's index, ``"start"`` or ``"end"``, or None if it has unusual codecs."""
+    """Return the position of a shard's index, ``"start"`` or ``"end"``, or None if its codecs are unusual."""
     found = codec["configuration"]
     names = [each["name"] for each in found["index_codecs"]]
     little = found["index_codecs"][0].get("configuration", {}).get("endian", "little") == "little"
@@ -309,7 +312,7 @@ def _index_of(codec: dict[str, Any]) -> str | None:
 
 
 def _has_valid_checksums(data: bytes, codecs: Sequence[dict[str, Any]], shape: Sequence[int]) -> bool:
-    """Return whether all checksums in an encoded chunk match its bytes."""
+    """Return whether all checksums in an encoded chunk of shape ``shape`` match its bytes."""
     last = codecs[-1]
     if last["name"] == "crc32c":
         import google_crc32c  # zarr-python needs it, too

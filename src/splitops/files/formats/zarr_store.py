@@ -1,4 +1,4 @@
-"""The store with which zarr-python reads a folder: only regular files inside it, of limited size."""
+"""The store through which zarr-python reads a folder: only regular files inside it, of limited size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
         """Allow the chunks of an array to be read.
 
         Raises:
-            FileError: the array has an invalid name or rank.
+            FileError: the rank exceeds the limit, or the name leads out of the folder.
         """
         if len(array.shape) > MAX_RANK:
             raise FileError(f"{shown(name)} has rank {len(array.shape)}, more than the limit of {MAX_RANK}")
@@ -77,7 +77,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             if end - begin > self._limit(key):
                 raise FileError(
                     f"{shown_path(self._folder.path / key)}: {end - begin} bytes of it are needed, but its "
-                    f"array has chunks of at most {self._limit(key)}"
+                    f"array has chunks of at most {self._limit(key)} bytes"
                 )
             return buffer.from_bytes(read_range(file, begin, max(0, end - begin)))
 
@@ -95,7 +95,7 @@ class FolderStore(LocalStore):  # type: ignore[misc]
             return file is not None
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Yield the names in a subfolder.
+        """Yield the names of the files and folders in a subfolder.
 
         Raises:
             FileError: a name is a link to a folder, which may lead out of the store or to a parent folder.

@@ -56,40 +56,34 @@ class OpenSizes(NamedTuple):
 
         Otherwise return None. ``split_node`` must come from inference that started with :attr:`given`.
         """
-        lengths, size = find_baked_lengths(split_node), _find_axis_size(split_node)
+        lengths, size = find_baked_lengths(split_node), split_node.size
         if lengths is None or not isinstance(size, Range) or size.name is None:
             return None
         if not names.find_symbols(size.name) & self.symbols:
             return None  # the model computes this size, possibly always the same one
-        axis, data = split_node.bind().axis, shown(split_node.inputs[0]) if split_node.inputs else "the data"
-        text = f"axis {axis} of {data} has the dynamic size {size.name}, but the lengths {brief(lengths)} are"
-        return f"{text} constants, which accept only the size {sum(lengths)}"
+        data = shown(split_node.inputs[0]) if split_node.inputs else "the data"
+        text = f"axis {split_node.axis} of {data} has the dynamic size {size.name}, but the lengths"
+        return f"{text} {brief(lengths)} are constants, which accept only the size {sum(lengths)}"
 
 
 def find_baked_lengths(split_node: SplitNode) -> tuple[int, ...] | None:
     """Return the lengths of a split if they are constant and do not contain -1, otherwise None."""
-    division = None if split_node.binding is None else split_node.binding.division
+    division = split_node.division
     return division.lengths if division is not None and division.rule is SizeRule.EXPLICIT else None
 
 
 def find_baked_splits(model: ir.Model, where: Where) -> list[tuple[SplitNode, str]]:
     """Return the splits with baked lengths, each with its message."""
     sizes = OpenSizes.from_model(model)
-    found: list[tuple[SplitNode, str]] = []
-
-    def on_split(split_node: SplitNode) -> None:
-        text = sizes.describe_baked(split_node)
-        if text is not None:
-            found.append((split_node, text))
-
     # Forward inference: a size that one split implies must not hide the baked lengths of the next.
-    ForwardInterpreter(model, where, on_split, given=sizes.given).run()
-    return found
+    splits = ForwardInterpreter(model, where, given=sizes.given).run().splits
+    found = ((split_node, sizes.describe_baked(split_node)) for split_node in splits)
+    return [(split_node, text) for split_node, text in found if text is not None]
 
 
 def may_be_baked(split_node: SplitNode) -> bool:
     """Return whether a split has constant lengths on an axis of unknown size."""
-    return find_baked_lengths(split_node) is not None and isinstance(_find_axis_size(split_node), Range)
+    return find_baked_lengths(split_node) is not None and isinstance(split_node.size, Range)
 
 
 def describe_cures(split_node: SplitNode) -> str:
@@ -119,13 +113,6 @@ def find_chunk(lengths: tuple[int, ...]) -> int | None:
     chunk = lengths[0] if lengths else 0
     regular = set(lengths[:-1]) <= {chunk} and 0 < lengths[-1] <= chunk if chunk else False
     return chunk if regular else None
-
-
-def _find_axis_size(split_node: SplitNode) -> Dim | None:
-    binding = split_node.binding
-    if binding is None or binding.axis is None or binding.data.shape is None:
-        return None
-    return binding.data.shape[binding.axis]
 
 
 def _list_inputs(model: ir.Model) -> list[ir.Value]:

@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from splitops.common.progress import track
 from splitops.errors import NOWHERE, Rule, RuleError, SplitError, Where, format_list, shown
-from splitops.models.abstract_values import AbstractSequence, AbstractTensor, may_be
 from splitops.models.check import baked
 from splitops.models.check.findings import Finding, Severity, make_finding
 from splitops.models.check.fragment import check_layer
@@ -26,7 +25,8 @@ from splitops.models.formats.walk import has_layers, label
 from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.editors import make_editor
 from splitops.models.graph.intended import CLEAR_RULES, find_intended_split_node, find_intended_way
-from splitops.models.infer.interpreter import InferenceResult, ShapeInterpreter
+from splitops.models.infer.declarations import Contradiction, find_contradiction
+from splitops.models.infer.interpreter import InferenceResult, infer_model
 from splitops.models.quirks import Match, find, may_be_in
 from splitops.models.split_nodes import SplitNode
 from splitops.models.split_nodes.ways import Kind
@@ -104,49 +104,33 @@ def examine(
             checked = CheckedModel.read(model, weights=False, allow_links=allow_links)
         except SingleLayerError as error:
             return Examination(list(check_layer(error.element, error.where)), 1)
-        walked = walk_model(checked.nodes, checked.where)
+        inferred = infer_model(checked.nodes, checked.where)
     except SplitError as error:
         return Examination([make_finding(error)])
-    count = len(
-        {(split_node.where.graph, split_node.where.node, split_node.outputs) for split_node in walked.splits}
-    )
-    found = examine_nodes(checked.nodes, checked.where, walked, targets)
+    count = len({(one.where.graph, one.where.node, one.outputs) for one in inferred.splits})
+    found = examine_nodes(checked.nodes, checked.where, inferred, targets)
     return Examination(found, count, frozenset(one.runtime for one in found if one.runtime is not None))
-
-
-class Walked(NamedTuple):
-    """The inference result of a model, and its splits."""
-
-    found: InferenceResult
-    splits: Sequence[SplitNode]
-
-
-def walk_model(model: ir.Model, where: Where) -> Walked:
-    """Infer a model's values and collect its splits. Unknown sizes that splits imply are substituted."""
-    split_nodes: list[SplitNode] = []
-    return Walked(ShapeInterpreter(model, where, split_nodes.append).run().substitute_sizes(), split_nodes)
 
 
 def examine_nodes(
     model: ir.Model,
     where: Where,
-    walked: Walked,
+    inferred: InferenceResult,
     targets: Sequence[Target],
     context: ModelContext | None = None,
 ) -> list[Finding]:
     """Return the findings of an inferred model. ``context`` is collected from the model if it is None."""
     around, asked = context or ModelContext.from_model(model), select_targets(targets)
     found: list[Finding] = []
-    rules = _keep_common_fixes(
-        walked.splits, [list(_find_broken_rules(split_node)) for split_node in walked.splits]
-    )
-    for split_node, broken in track(list(zip(walked.splits, rules, strict=True)), "check"):
+    splits = inferred.splits
+    rules = _keep_common_fixes(splits, [list(_find_broken_rules(split_node)) for split_node in splits])
+    for split_node, broken in track(list(zip(splits, rules, strict=True)), "check"):
         found += broken
         found += _check_limits(split_node, around, asked, asked=bool(targets))
-    found += _find_baked_lengths(model, where, walked.splits)
-    found += _check_quirks(model, walked.found, where, targets)
-    form = find_form_errors(model, walked.found.values, where) if not has_layers(model) else ()
-    return [*form, *_drop_repeats(found), *_report_contradictions(walked)]
+    found += _find_baked_lengths(model, where, splits)
+    found += _check_quirks(model, inferred, where, asked, asked=bool(targets))
+    form = find_form_errors(model, inferred.values, where) if not has_layers(model) else ()
+    return [*form, *_drop_repeats(found), *_report_contradictions(inferred)]
 
 
 def _find_broken_rules(split_node: SplitNode) -> Iterator[Finding]:
@@ -182,12 +166,13 @@ def find_repair(split_node: SplitNode, rule: Rule | None) -> Fix | None:
 
 
 def _describe_repair(split_node: SplitNode, rule: Rule | None) -> str | None:
-    repair = find_repair(split_node, rule)
-    if repair is Repair.NUM_OUTPUTS:
-        return f"add {split_node.schema.count_attribute} = the number of declared outputs"
-    if repair is Repair.VERSION:
-        return f"it is written as {split_node.as_written}: splitops fix rewrites it as {split_node.schema}"
-    meant = None if repair is None else find_intended_split_node(split_node)
+    if rule not in CLEAR_RULES:
+        repair = find_repair(split_node, rule)
+        if repair is Repair.NUM_OUTPUTS:
+            return f"add {split_node.schema.count_attribute} = the number of declared outputs"
+        written = f"it is written as {split_node.as_written}: splitops fix rewrites it as {split_node.schema}"
+        return None if repair is None else written
+    meant = find_intended_split_node(split_node)
     if meant is None:
         return None
     way = meant if split_node.schema.domain else find_intended_way(meant, split_node.schema.since_version)
@@ -258,17 +243,17 @@ def describe_match(limit: Limit, match: Match) -> str:
 
 
 def _check_quirks(
-    model: ir.Model, found: InferenceResult, where: Where, targets: Sequence[Target]
+    model: ir.Model, found: InferenceResult, where: Where, targets: Sequence[Target], *, asked: bool
 ) -> Iterator[Finding]:
     if not may_be_in(model):
         return
     found.annotate()
     editor = make_editor(model, where)
-    for limit, match in find_quirks(editor, select_targets(targets)):
+    for limit, match in find_quirks(editor, targets):
         is_split = editor.find_role(match.node) is Role.SPLIT
         operator = editor.read_split_node(match.node).operator if is_split else match.node.op_type
         values = {"nodes": [label(node) for node in match.path]}
-        words, certain = describe_match(limit, match), bool(targets) and match.certain
+        words, certain = describe_match(limit, match), asked and match.certain
         yield _make_limit_finding(limit, operator, editor.locate(match.node), words, values, certain=certain)
 
 
@@ -304,62 +289,17 @@ def _make_limit_finding(
     )
 
 
-class Contradiction(NamedTuple):
-    """A value whose declared type or shape contradicts the inferred one."""
-
-    value: ir.Value
-    code: str
-    declared: AbstractTensor | AbstractSequence
-    found: AbstractTensor | AbstractSequence
-
-    @property
-    def message(self) -> str:
-        """The declared and the inferred type and shape, in one line."""
-        before, after = (
-            f"a sequence of {self._describe(one.element)}"
-            if isinstance(one, AbstractSequence)
-            else self._describe(one)
-            for one in (self.declared, self.found)
-        )
-        return f"output {self.value.name!r} is declared as {before}, but it is {after}"
-
-    def _describe(self, tensor: AbstractTensor) -> str:
-        return str(tensor.type if self.code == "declared.type" else tensor)
-
-
-def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction | None:
-    """Return the contradiction between the declared and inferred type or shape, or None if there is none."""
-    before, after = found.get_declared(value), found.values.get(value)
-    if not isinstance(before, AbstractTensor | AbstractSequence) or not isinstance(
-        after, AbstractTensor | AbstractSequence
-    ):
-        return None
-    if type(before) is not type(after):
-        return Contradiction(value, "declared.type", before, after)
-    declared, inferred = (
-        known.element if isinstance(known, AbstractSequence) else known for known in (before, after)
-    )
-    if declared.type is not None and inferred.type is not None and declared.type != inferred.type:
-        return Contradiction(value, "declared.type", before, after)
-    # An empty sequence has no shape to compare, and PyTorch declares elements without the axis of a split.
-    ranks = {len(known.shape) for known in (declared, inferred) if known.shape is not None}
-    is_open = isinstance(after, AbstractSequence) and (after.length == 0 or len(ranks) > 1)
-    if not is_open and not may_be(declared.shape, inferred.shape):
-        return Contradiction(value, "declared.shape", before, after)
-    return None
-
-
-def find_contradictions(walked: Walked) -> Iterator[tuple[SplitNode, Contradiction]]:
+def find_contradictions(found: InferenceResult) -> Iterator[tuple[SplitNode, Contradiction]]:
     """Yield each output of a valid split whose declared type or shape is wrong, together with the split."""
-    for node, split_node in {split_node.node: split_node for split_node in walked.splits}.items():
+    for node, split_node in {split_node.node: split_node for split_node in found.splits}.items():
         for value in node.outputs if split_node.error is None else ():
-            one = find_contradiction(walked.found, value)
+            one = find_contradiction(found, value)
             if one is not None:
                 yield split_node, one
 
 
-def _report_contradictions(walked: Walked) -> Iterator[Finding]:
-    for split_node, contradiction in find_contradictions(walked):
+def _report_contradictions(found: InferenceResult) -> Iterator[Finding]:
+    for split_node, contradiction in find_contradictions(found):
         severity = Severity.ERROR if contradiction.code == "declared.type" else Severity.WARNING
         yield Finding(
             code=contradiction.code,

@@ -87,24 +87,10 @@ class SplitPredicates:
         self._lengths = split_node.lengths
 
     @cached_property
-    def _axis(self) -> int | None:
-        return None if self._split.binding is None else self._split.binding.axis
-
-    @cached_property
-    def _division(self) -> Division | None:
-        return None if self._split.binding is None else self._split.binding.division
-
-    @cached_property
     def _ceil(self) -> Division | None:
         """The division by num_outputs, or None if the split divides in another way."""
-        division = self._division
+        division = self._split.division
         return division if division is not None and division.rule is SizeRule.CEIL else None
-
-    @cached_property
-    def _size(self) -> Dim | None:
-        """The size of the axis, or None if the axis or the rank is unknown."""
-        shape = self._data.shape
-        return None if self._axis is None or shape is None else shape[self._axis]
 
     @cached_property
     def _parts(self) -> tuple[Shape | None, ...] | None:
@@ -113,7 +99,7 @@ class SplitPredicates:
     @cached_property
     def _last(self) -> Dim | None:
         """The size of the last of num_outputs parts, even if it is not declared."""
-        division, size = self._ceil, self._size
+        division, size = self._ceil, self._split.size
         return None if division is None or size is None else bound_part(division, size, division.count - 1)
 
     @property
@@ -134,7 +120,7 @@ class SplitPredicates:
 
         None for other divisions, or if D is unknown.
         """
-        division, size = self._ceil, self._size
+        division, size = self._ceil, self._split.size
         if division is None or not isinstance(size, int):
             return None
         axis = self._split.attributes.get("axis", 0)
@@ -197,7 +183,7 @@ class SplitPredicates:
 
     def parts_inside_bytes(self) -> bool | None:
         """A part is not a run of whole bytes. Not: Each part is a run of whole bytes."""
-        axis, kind, parts = self._axis, self._data.type, self._parts
+        axis, kind, parts = self._split.axis, self._data.type, self._parts
         if axis is None or kind is None or parts is None or None in parts:
             return None
         shapes = [tuple(size for size in part or () if isinstance(size, int)) for part in parts]
@@ -256,7 +242,7 @@ class SplitPredicates:
 
         Not: The axis is one of these.
         """
-        axis, shape = self._axis, self._data.shape
+        axis, shape = self._split.axis, self._data.shape
         if axis is None or shape is None:
             return False if axis in axes else None
         at = axis % len(shape)
@@ -267,29 +253,28 @@ class SplitPredicates:
 
         Not: The size of the axis is known before the run.
         """
-        return not isinstance(self._size, int)
+        return not isinstance(self._split.size, int)
 
     def empty_axis(self) -> bool | None:
         """The size of the axis is 0. Not: The size of the axis is not 0."""
-        return self._size == 0 if isinstance(self._size, int) else None
+        return self._split.size == 0 if isinstance(self._split.size, int) else None
 
     def size_above(self, number: int) -> bool:
         """The axis has more than N elements; the lengths may imply it.
 
         Not: The axis has at most N elements.
         """
-        data = None if self._split.inference is None else self._split.inference.data
-        return self._axis is not None and data is not None and _is_above(data[self._axis], number)
+        return _is_above(self._split.implied_size, number)
 
     def declared_size_above(self, number: int) -> bool:
         """The declared size of the axis is above N. Not: The declared size of the axis is not above N."""
-        return _is_above(self._size, number)
+        return _is_above(self._split.size, number)
 
     # The lengths of the parts
 
     def uneven(self) -> bool | None:
         """The parts do not all have the same size. Not: All parts have the same size."""
-        fact, division, size = self._lengths, self._division, self._size
+        fact, division, size = self._lengths, self._split.division, self._split.size
         listed = fact is not None and (fact.shape != () or self._split.schema.scalar_rule is None)
         if (
             division is None and fact is not None and listed
@@ -318,7 +303,7 @@ class SplitPredicates:
 
         Not: The last part is not smaller.
         """
-        division = self._division
+        division = self._split.division
         smaller = division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK)
         return self.uneven() if smaller else False
 
@@ -327,7 +312,7 @@ class SplitPredicates:
 
         Not: The last of num_outputs parts is at most N elements smaller than the first.
         """
-        division, size, last = self._ceil, self._size, self._last
+        division, size, last = self._ceil, self._split.size, self._last
         if division is None or not isinstance(size, int) or not isinstance(last, int):
             return self.last_part_smaller() if division is not None else False
         return -(-size // division.count) - last > number
@@ -361,7 +346,7 @@ class SplitPredicates:
 
     def empty_part(self) -> bool | None:
         """A part has size 0 on the axis. Not: No part has size 0 on the axis."""
-        axis, division, parts = self._axis, self._division, self._parts
+        axis, division, parts = self._split.axis, self._split.division, self._parts
         if axis is None or parts is None:
             return False
         sizes = [None if part is None else part[axis] for part in parts]
@@ -400,18 +385,20 @@ class SplitPredicates:
 
         Not: The axis is not divided by a number of parts.
         """
-        return self._division is not None and self._division.count > 0
+        return self._split.division is not None and self._split.division.count > 0
 
     def lengths_given(self) -> bool:
         """The split sets lengths, and they are known.
 
         Not: The split does not set lengths, or they are not known.
         """
-        return self._division is not None and bool(self._division.lengths)
+        return self._split.division is not None and bool(self._split.division.lengths)
 
     def length_above(self, number: int) -> bool:
         """A given length is larger than N. Not: No given length is larger than N."""
-        return self._division is not None and any(length > number for length in self._division.lengths)
+        return self._split.division is not None and any(
+            length > number for length in self._split.division.lengths
+        )
 
     def lengths_as_an_input(self) -> bool:
         """The lengths are an input of the split. Not: The lengths are not an input of the split."""

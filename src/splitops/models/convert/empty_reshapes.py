@@ -39,34 +39,28 @@ def write_empty_reshape(node: ir.Node, opset: int, names: FreshNames) -> None:
     fillable = get_onnx_types("ConstantOfShape", opset, "T2")
     if kind not in (fillable | get_onnx_types("Cast", opset, "T2")) & get_onnx_types("If", opset, "V"):
         raise NoAdapterError(f"a size may be 0, but opset {opset} cannot create a {kind} tensor: {advice}")
-    builder = OnnxOpBuilder(opset, names, make_stem(node))
+    stem = make_stem(node)
+    builder, empty = (OnnxOpBuilder(opset, names, stem) for _ in range(2))
     smallest = builder.add(
         "ReduceMin", [builder.add("Abs", [sizes])], {"axes": [0], "keepdims": 1}, hint="smallest"
     )
     is_empty = builder.add("Equal", [smallest, builder.add_ints([0])], hint="is_empty")
-    empty = OnnxOpBuilder(opset, names, make_stem(node))
     zeros = empty.add("Equal", [sizes, empty.add_ints([0])], hint="zeros")
     ones = empty.add("Where", [zeros, empty.add_ints([1]), sizes], hint="sizes")
     # If the data are not empty, data and filling together have too many elements, and the Reshape fails.
     number = empty.add("ReduceProd", [ones], {"axes": [0], "keepdims": 1}, hint="number")
-    if kind in fillable:
-        value = {"value": ir.tensor(np.zeros(1, kind.numpy))}
-        filling = empty.add("ConstantOfShape", [number], value, hint="filling")
-    else:
-        value = {"value": ir.tensor(np.zeros(1, np.float32))}
-        filling = empty.cast(empty.add("ConstantOfShape", [number], value), kind, "filling")
+    value = ir.tensor(np.zeros(1, kind.numpy if kind in fillable else np.float32))
+    filling = empty.add("ConstantOfShape", [number], {"value": value}, hint="filling")
+    filling = filling if kind in fillable else empty.cast(filling, kind)
     flat = empty.add("Reshape", [data, empty.add_ints([-1])], hint="flat")
     filled = empty.add("Reshape", [empty.add("Concat", [flat, filling], {"axis": 0}), ones], hint="filled")
     begins, axes = empty.add_ints([0] * count), empty.add_ints(range(count))
     result = empty.add("Slice", [filled, begins, sizes, axes], hint="empty")
-    stem = make_stem(node)
     plain = OnnxOpBuilder(opset, names, stem)
     reshaped = plain.add("Reshape", [data, sizes])
-    branches = {
-        "then_branch": ir.Graph([], [result], nodes=empty.nodes, name=names.make_name(f"{stem}_empty")),
-        "else_branch": ir.Graph([], [reshaped], nodes=plain.nodes, name=names.make_name(f"{stem}_plain")),
-    }
-    for value_ in (result, reshaped):
-        value_.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
-    attributes = {name: ir.AttrGraph(name, graph) for name, graph in branches.items()}
-    builder.replace(node, [builder.add("If", [is_empty], attributes, hint="reshaped")])
+    branches = {}
+    for name, output, nodes in (("then", result, empty.nodes), ("else", reshaped, plain.nodes)):
+        output.type = ir.TensorType(ir.DataType(kind.onnx_number or 0))
+        graph_name = names.make_name(f"{stem}_{name}")
+        branches[f"{name}_branch"] = ir.Graph([], [output], nodes=nodes, name=graph_name)
+    builder.replace(node, [builder.add("If", [is_empty], branches, hint="reshaped")])

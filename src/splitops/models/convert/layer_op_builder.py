@@ -12,12 +12,12 @@ import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.folding import MAX_ELEMENTS, fold_value
+from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.walk import FreshNames
 from splitops.models.graph import onnx as nodes
-from splitops.models.graph.onnx import annotate, read_constant
+from splitops.models.graph.onnx import annotate, find_shape, find_type, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.spec.elements.types import ElementType, from_onnx_name
-from splitops.spec.sizes.dims import Shape
 
 _ANY_SIZE: Final = 1 << 62
 
@@ -25,24 +25,20 @@ _ANY_SIZE: Final = 1 << 62
 class ValueReader:
     """A :class:`~splitops.models.ops.writing.Reader` of values annotated with inferred types and shapes."""
 
+    find_type = staticmethod(find_type)
+    find_shape = staticmethod(find_shape)
+
     def read_constant(self, value: ir.Value) -> npt.NDArray[Any] | None:
         """Return the elements of a value, or None if it is not constant or they are not available."""
         return read_constant(value)
-
-    def find_type(self, value: ir.Value) -> ElementType | None:
-        """Return the element type, or None if it is unknown."""
-        return nodes.find_type(value)
-
-    def find_shape(self, value: ir.Value) -> Shape | None:
-        """Return the shape, or None if the rank is unknown."""
-        return nodes.find_shape(value)
 
 
 class LayerOpBuilder(OnnxOpBuilder, ValueReader):
     """Adds ONNX nodes that replace the layer of ``node``, and annotates their outputs with element types."""
 
-    def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: ir.Node) -> None:
+    def __init__(self, opset: int, names: FreshNames, graph: ir.Graph, node: LayerNode) -> None:
         super().__init__(opset, names, node.name or "")
+        self.layer = node.layer
         self._graph = graph
         self._node = node
 

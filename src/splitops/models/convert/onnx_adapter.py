@@ -14,16 +14,15 @@ import onnx_ir as ir
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from splitops.errors import NOWHERE
 from splitops.models.abstract_values import AbstractTensor, AbstractValue
-from splitops.models.convert.onnx_versions import drop_defaults, is_unchanged
+from splitops.models.convert.onnx_versions import drop_defaults, format_types, is_unchanged
 from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import find_version
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import PLAIN, annotate, find_elements, get_abstract_value
 from splitops.models.graph.op_builder import OnnxOpBuilder
-from splitops.models.infer.interpreter import ShapeInterpreter
+from splitops.models.infer.interpreter import infer_model
 
 _MAX_EMBEDDED: Final = 1 << 12
 """Maximum size of an integer constant that is passed to onnx's converter, such as axes or sizes."""
@@ -67,7 +66,9 @@ class CanonicalNode:
             if value is None or value not in names:
                 continue
             array = find_elements(value, limit=_MAX_EMBEDDED)
-            if array is not None and _is_embedded(array):
+            if array is not None and (
+                array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MAX_FACTORS)
+            ):
                 constants[names[value]] = _make_typed_tensor(array, names[value])
         return cls(proto, types, constants)
 
@@ -92,7 +93,8 @@ class CanonicalNode:
                 graph.input.add(name=name, type=self.types.get(name))
         for name in filter(None, self.node.output):
             graph.output.add(name=name, type=self.types.get(name))
-        return _make_model(graph, opset)
+        imports = [helper.make_opsetid("", opset)]
+        return helper.make_model(graph, opset_imports=imports, ir_version=_IR_VERSION)
 
 
 def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
@@ -100,10 +102,6 @@ def _make_typed_tensor(array: npt.NDArray[Any], name: str) -> TensorProto:
     return helper.make_tensor(
         name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape, array.reshape(-1).tolist()
     )
-
-
-def _is_embedded(array: npt.NDArray[Any]) -> bool:
-    return array.dtype.kind in "biu" or (array.dtype.kind == "f" and array.size <= _MAX_FACTORS)
 
 
 def _name_values(node: ir.Node) -> dict[ir.Value, str]:
@@ -114,10 +112,6 @@ def _name_values(node: ir.Node) -> dict[ir.Value, str]:
             if value is not None and value.name:
                 names.setdefault(value, f"{letter}{index}")
     return names
-
-
-def _make_model(graph: onnx.GraphProto, opset: int) -> ModelProto:
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR_VERSION)
 
 
 @dataclass(frozen=True)
@@ -131,9 +125,7 @@ class ReplacementModel:
     @classmethod
     def infer(cls, model: ModelProto, opset: int) -> ReplacementModel:
         """Build a replacement from a model, and infer the types and shapes of its values."""
-        inferred = (
-            ShapeInterpreter(deserialize_model(model), NOWHERE, lambda site: None).run().substitute_sizes()
-        )
+        inferred = infer_model(deserialize_model(model))
         return cls(model, opset, {name: known for (_, name), known in inferred.index_by_name().items()})
 
     def inline(self, node: ir.Node, names: FreshNames) -> list[ir.Node]:
@@ -174,12 +166,12 @@ class Adapter:
         attributes = node.attributes.data.values()
         if any(attribute.type not in PLAIN or attribute.is_ref() for attribute in attributes):
             canonical = CanonicalNode.from_node(node)
-            return _is_unchanged(canonical.node, canonical.types, old, new)
+            return is_unchanged(canonical.node, canonical.types, old, new)
         settings = tuple((attribute.name, attribute.type, attribute.value) for attribute in attributes)
         key = old, new, node.op_type, settings, *map(_to_key, node.inputs), None, *map(_to_key, node.outputs)
         if key not in self._unchanged:
             canonical = CanonicalNode.from_node(node)
-            self._unchanged[key] = _is_unchanged(canonical.node, canonical.types, old, new)
+            self._unchanged[key] = is_unchanged(canonical.node, canonical.types, old, new)
         return self._unchanged[key]
 
     def convert(self, canonical: CanonicalNode, old: int, new: int) -> ReplacementModel:
@@ -209,36 +201,6 @@ def _to_key(value: ir.Value | None) -> object:
     return (fact.type,) if isinstance(fact, AbstractTensor) else fact
 
 
-def _is_unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
-    return is_unchanged(node, *_format_types(node, types), old, new)
-
-
-def _format_types(
-    node: NodeProto, types: Mapping[str, TypeProto]
-) -> tuple[list[str | None], list[str | None]]:
-    return [_format_type(types.get(name)) for name in node.input], [
-        _format_type(types.get(name)) for name in node.output
-    ]
-
-
-def _format_type(proto: TypeProto | None) -> str | None:
-    """Format a type as in schemas, such as ``tensor(float)``, or return None if it is not fully known."""
-    match None if proto is None else proto.WhichOneof("value"):
-        case "tensor_type":
-            assert proto is not None
-            number = proto.tensor_type.elem_type
-            return f"tensor({TensorProto.DataType.Name(number).lower()})" if number else None
-        case "sequence_type":
-            assert proto is not None
-            inner = _format_type(proto.sequence_type.elem_type)
-            return inner and f"seq({inner})"
-        case "optional_type":
-            assert proto is not None
-            inner = _format_type(proto.optional_type.elem_type)
-            return inner and f"optional({inner})"
-    return None
-
-
 # The version converter
 
 
@@ -249,7 +211,7 @@ def _adapt(model: ModelProto, old: int, new: int) -> ModelProto:
         for node in model.graph.node:
             drop_defaults(node, opset, opset + step)
         types = _read_types(model)
-        if all(_is_unchanged(node, types, opset, opset + step) for node in model.graph.node):
+        if all(is_unchanged(node, types, opset, opset + step) for node in model.graph.node):
             model.opset_import[0].version = opset + step
             continue
         try:
@@ -287,10 +249,9 @@ def _check_result(model: ModelProto, opset: int) -> None:
             reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
             raise NoAdapterError(f"onnx's converter returned an invalid node: {reason[:200]}") from error
         version = find_version(node.op_type, opset)
-        if version is None or not version.can_have_types(*_format_types(node, types)):
-            raise NoAdapterError(
-                f"onnx's converter returned {node.op_type}, which does not accept these types"
-            )
+        if version is None or not version.can_have_types(*format_types(node, types)):
+            problem = f"returned {node.op_type}, which does not accept these types"
+            raise NoAdapterError(f"onnx's converter {problem}")
 
 
 # Bodies

@@ -24,8 +24,7 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
     if split_node.may_be_unbind:
         raise make_unbind_error(split_node, rule)
     binding = split_node.bind()
-    division, axis, shape = binding.division, binding.axis, binding.data.shape
-    sizes = _compute_part_sizes(split_node, division, axis, shape)
+    axis, sizes = binding.axis, _compute_part_sizes(split_node)
     if sizes is None or axis is None:
         raise _make_error(split_node, "the number of its parts is known only at run time", rule)
     sequence = node.outputs[0]
@@ -48,13 +47,13 @@ def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rul
     return split
 
 
-def _compute_part_sizes(
-    split_node: SplitNode, division: Division | None, axis: int | None, shape: object
-) -> tuple[int, ...] | None:
+def _compute_part_sizes(split_node: SplitNode) -> tuple[int, ...] | None:
     """Return the part sizes, or None if their number is unknown. Raise RuleError if it is out of range."""
+    binding = split_node.bind()
+    division, axis, shape = binding.division, binding.axis, binding.data.shape
     if division is None:
         return None
-    size = shape[axis] if isinstance(shape, tuple) and axis is not None else None
+    size = None if shape is None or axis is None else shape[axis]
     if not isinstance(size, int) and not division.lengths:
         return None
     count = count_parts(division, size) if isinstance(size, int) else len(division.lengths)

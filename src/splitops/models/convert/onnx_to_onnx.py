@@ -11,21 +11,18 @@ from onnx import ModelProto, NodeProto, TensorShapeProto
 
 from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
-from splitops.models.abstract_values import AbstractTensor, may_be
 from splitops.models.convert.onnx_sequences import lower_sequence
 from splitops.models.convert.opset_converter import CONSTANTS_OF_EVERY_TYPE, OpsetConverter
 from splitops.models.convert.report import Change, Conversion, Status
 from splitops.models.formats.model import CheckedModel
 from splitops.models.formats.onnx import check_model
-from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.schemas import find_since_version
-from splitops.models.formats.onnx.storage import strip_weights
+from splitops.models.formats.onnx.storage import copy_proto, strip_weights
 from splitops.models.formats.onnx.structure import (
     find_inlining_problem,
     iter_located_graphs,
 )
 from splitops.models.formats.onnx.structure import iter_nodes as protos_of
-from splitops.models.formats.onnx.types import from_type, to_type
 from splitops.models.formats.walk import (
     AnyGraph,
     get_opset_imports,
@@ -40,9 +37,10 @@ from splitops.models.graph.onnx_sequences import slice_elements
 from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split
 from splitops.models.graph.split_writer import write_split
-from splitops.models.infer.interpreter import ForwardInterpreter, ShapeInterpreter
+from splitops.models.infer.declarations import declare_found, find_contradiction
+from splitops.models.infer.interpreter import ForwardInterpreter, infer_model
 from splitops.models.quirks import SplitKey, find_conflicting_splits, split_key
-from splitops.models.simplify.sequences import sequence_reads
+from splitops.models.simplify.sequences import replace_sequences
 from splitops.models.split_nodes import Origin, SplitNode
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import Way, get_first_way
@@ -78,37 +76,24 @@ def convert_opset(
     try:
         check_converted(converted, where, model.proto)
     except SplitError as error:
-        corrected = _fix_shapes(converted, where)
-        if corrected is None or _find_problem(corrected, full=True) is not None:
+        if not _fix_shapes(edited, where):
             return Conversion(name, changes, None, error)
-        converted = corrected
+        converted = model.to_proto(edited)
+        if _find_problem(converted, full=True) is not None:
+            return Conversion(name, changes, None, error)
     return Conversion(name, changes, converted)
 
 
-def _fix_shapes(model: ModelProto, where: Where) -> ModelProto | None:
-    """Return a copy with corrected declarations, or None if no declared shape contradicts the inferred one.
+def _fix_shapes(model: ir.Model, where: Where) -> bool:
+    """Correct declared shapes that contradict the inferred ones. Return whether there were any.
 
     The source has the same wrong shapes, but onnx may detect them only at newer opsets. Runtimes ignore them.
     """
-    values = (
-        ShapeInterpreter(deserialize_model(model, where), where, lambda _: None)
-        .run()
-        .substitute_sizes()
-        .index_by_name()
-    )
-    fixed = ModelProto()
-    fixed.CopyFrom(model)
-    false = []
-    for value in (*fixed.graph.output, *fixed.graph.value_info):
-        inferred, declared = values.get((None, value.name)), from_type(value.type)
-        if not isinstance(inferred, AbstractTensor) or not isinstance(declared, AbstractTensor):
-            continue
-        if not may_be(declared.shape, inferred.shape):
-            kind = to_type(inferred)
-            assert kind is not None
-            value.type.CopyFrom(kind)
-            false.append(value)
-    return fixed if false else None
+    found = infer_model(model, where)
+    contradictions = (find_contradiction(found, value) for value in found.values)
+    wrong = [one for one in contradictions if one is not None and one.code == "declared.shape"]
+    declare_found(wrong)
+    return bool(wrong)
 
 
 def _convert_graphs(
@@ -171,8 +156,7 @@ def _add_ranks(model: ModelProto) -> ModelProto:
     ]
     if not open_:
         return model
-    ranked = ModelProto()
-    ranked.CopyFrom(model)
+    ranked = copy_proto(model)
     values = (*ranked.graph.input, *ranked.graph.output)
     for number in open_:
         values[number].type.tensor_type.shape.SetInParent()
@@ -219,9 +203,9 @@ def annotate_for(edited: ir.Model, where: Where, style: SplitStyle) -> None:
     otherwise its lengths would always seem redundant.
     """
     if style is SplitStyle.COUNT:
-        ForwardInterpreter(edited, where, lambda site: None).run().annotate()
+        ForwardInterpreter(edited, where).run().annotate()
     else:
-        ShapeInterpreter(edited, where, lambda site: None).run().substitute_sizes().annotate()
+        infer_model(edited, where).annotate()
 
 
 # Converting
@@ -274,7 +258,7 @@ class ModelConversion:
         """Replace all uses of a sequence. Return a description of the new nodes, or None if uses remain."""
         if Origin.DEFAULT in split_node.origins[1:]:
             return None  # the caller of the model can replace the lengths
-        sequence_reads(node, self.editor)
+        replace_sequences(node, self.editor)
         if node.graph is None:
             return self.editor.changes[-1].after
         try:

@@ -35,7 +35,7 @@ from splitops.models.simplify.driver import annotate_model, rewrite
 from splitops.models.simplify.registry import REWRITES
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.operators import SCHEMAS, OperatorSchema
-from splitops.spec.sizes.dims import Dim, Shape
+from splitops.spec.sizes.dims import Dim, Shape, to_exact
 
 _DOMAIN: Final = "openvino"
 _PREVENT_FUSION: Final = (REWRITES["prevent-fusion"],)
@@ -109,8 +109,8 @@ def _is_positive(size: Dim) -> bool:
 
 def _multiply(builder: OnnxOpBuilder, data: ir.Value, shape: Shape, axes: range) -> ir.Value:
     """Return the product of the sizes of ``axes`` as a value of shape [1]."""
-    sizes = [size for size in shape[axes.start : axes.stop] if isinstance(size, int)]
-    if len(sizes) == len(axes):
+    sizes = to_exact(shape[axes.start : axes.stop])
+    if sizes is not None:
         return builder.add_ints([math.prod(sizes)])
     return builder.add("ReduceProd", [builder.add_size(data, builder.add_ints(axes))])
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from onnx import AttributeProto, NodeProto, helper
+from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper
 
 from splitops.models.formats.onnx.schemas import SchemaAttribute, Version, find_version
 
 
-def is_unchanged(
-    node: NodeProto,
-    inputs: Sequence[str | None],
-    outputs: Sequence[str | None],
-    old: int,
-    new: int,
-) -> bool:
-    """Return whether a node means the same at both opsets. Types are strings such as ``"tensor(float)"``."""
+def is_unchanged(node: NodeProto, types: Mapping[str, TypeProto], old: int, new: int) -> bool:
+    """Return whether a node means the same at both opsets. ``types`` are those of its inputs and outputs."""
     before, after = find_version(node.op_type, old), find_version(node.op_type, new)
     if before is None or after is None:
         return False
@@ -26,7 +20,29 @@ def is_unchanged(
     older, newer = sorted((before, after), key=lambda version: version.since)
     if after.deprecated or _has_changed_meaning(node, older.since, newer.since):
         return False
-    return _have_same_attributes(node, before, after, older, newer) and after.can_have_types(inputs, outputs)
+    same = _have_same_attributes(node, before, after, older, newer)
+    return same and after.can_have_types(*format_types(node, types))
+
+
+def format_types(node: NodeProto, types: Mapping[str, TypeProto]) -> list[list[str | None]]:
+    """Return the types of the inputs and of the outputs of a node, as in schemas; None if not fully known."""
+    return [[_format_type(types.get(name)) for name in names] for names in (node.input, node.output)]
+
+
+def _format_type(proto: TypeProto | None) -> str | None:
+    if proto is None:
+        return None
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            number = proto.tensor_type.elem_type
+            return f"tensor({TensorProto.DataType.Name(number).lower()})" if number else None
+        case "sequence_type":
+            inner = _format_type(proto.sequence_type.elem_type)
+            return inner and f"seq({inner})"
+        case "optional_type":
+            inner = _format_type(proto.optional_type.elem_type)
+            return inner and f"optional({inner})"
+    return None
 
 
 def _have_same_attributes(

@@ -21,8 +21,8 @@ from splitops.models.formats.openvino.nodes import LayerNode
 from splitops.models.formats.openvino.port_maps import PortMap, Slicing, normalise_axis, read_if, read_loop
 from splitops.models.graph.onnx import annotate, get_abstract_value
 from splitops.models.graph.op_builder import annotate_like, replace_sizes
-from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank, require
-from splitops.spec.sizes.dims import UNKNOWN
+from splitops.models.ops.writing import BOOL, INT32, INT64, SIZES, Values, as_int64, get_rank
+from splitops.spec.sizes.dims import UNKNOWN, to_exact
 from splitops.splitting.inference import join_shapes
 
 _MAX_INITIAL: Final = 4096
@@ -206,7 +206,8 @@ class _Loop:
         constant = self.builder.read_constant(trips)
         if constant is not None and constant.size == 1:
             number = int(constant.item())
-            require(number >= -1, f"the trip count is {number}, but must be at least -1")
+            if number < -1:
+                raise ModelError(f"the trip count is {number}, but must be at least -1")
             return None if number == -1 else as_int64(self.builder, trips), going
         trips = as_int64(self.builder, trips)
         zero, endless = (self.builder.add_constant(np.array(number)) for number in (0, INT64_MAX))
@@ -243,7 +244,7 @@ class _Loop:
     def _get_axis(self, value: ir.Value, slicing: Slicing) -> int:
         if slicing.axis >= 0:
             return slicing.axis
-        return normalise_axis(slicing.axis, get_rank(self.builder, self.layer, value), self.where)
+        return normalise_axis(slicing.axis, get_rank(self.builder, value), self.where)
 
     def _take_part(
         self, builder: LayerOpBuilder, value: ir.Value, slicing: Slicing, trips: ir.Value | None
@@ -336,16 +337,14 @@ class _Loop:
             stacked = builder.add("Slice", [stacked, *bounds])
             annotate(stacked, AbstractTensor(what.type, None if shape is None else (UNKNOWN, *shape)))
         if axis:
-            count = get_rank(builder, self.layer, part) + (not single)
+            count = get_rank(builder, part) + (not single)
             order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
             stacked = builder.add("Transpose", [stacked], {"perm": order})
         if single:
             return stacked
-        if shape is not None and 0 not in shape:
-            known_sizes = [-1 if at == axis else size for at, size in enumerate(shape)]
-            if all(isinstance(size, int) for size in known_sizes):
-                pattern = builder.add_constant(np.array(known_sizes, np.int64))
-                return builder.add("Reshape", [stacked, pattern])
+        pattern = None if shape is None else to_exact([*shape[:axis], -1, *shape[axis + 1 :]])
+        if shape is not None and pattern is not None and 0 not in shape:
+            return builder.add("Reshape", [stacked, builder.add_ints(pattern)])
         sizes = builder.add("Shape", [stacked])
         joined = builder.add(
             "Mul", [builder.add("Gather", [sizes, builder.add_ints([at])]) for at in (axis, axis + 1)]

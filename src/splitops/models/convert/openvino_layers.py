@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from splitops.errors import ModelError, Where
@@ -22,20 +23,15 @@ _WITHOUT_LAYER: Final = frozenset({"Constant", "Identity"})
 
 def find_unwritable(model: ir.Model, splits: set[ir.Node]) -> list[str]:
     """Return the operators, other than those of ``splits``, that :func:`write_model` does not support."""
-    operators: dict[str, None] = {}
-    opset = model.graph.opset_imports.get("", 1)
-    for node in model.graph:
-        if node not in splits and not _is_writable(node, opset):
-            operators[node.op_type] = None
-    return list(operators)
+    reader, opset = ValueReader(), model.graph.opset_imports.get("", 1)
 
+    def is_writable(node: ir.Node) -> bool:
+        return node.domain in ("", "ai.onnx") and (
+            node.op_type in _WITHOUT_LAYER or can_convert_node(reader, node, opset)
+        )
 
-def _is_writable(node: ir.Node, opset: int) -> bool:
-    if node.domain not in ("", "ai.onnx"):
-        return False
-    if node.op_type in _WITHOUT_LAYER:
-        return True
-    return can_convert_node(ValueReader(), node, opset)
+    nodes = (node for node in model.graph if node not in splits and not is_writable(node))
+    return list(dict.fromkeys(node.op_type for node in nodes))
 
 
 def write_model(model: ir.Model, opset: int, where: Where) -> OpenVINOModel:
@@ -79,30 +75,27 @@ class _ModelWriter(ValueReader):
             array = _find_constant(value)
             if array is None:
                 raise ModelError(f"cannot read constant {value.name!r}", self.where)
-            self.values[value] = self._add_constant(array, self.find_type(value), value.name)
+            kind = self.find_type(value)
+            if kind is not None and kind.openvino is None:
+                problem = f"constant {value.name!r} has element type {kind}, which OpenVINO lacks"
+                raise ModelError(problem, self.where)
+            self.values[value] = self.builder.const(array, kind, name=value.name)
         return self.values[value]
 
-    def _add_constant(self, array: Any, kind: ElementType | None, name: str | None = None) -> Output:
-        if kind is not None and kind.openvino is None:
-            raise ModelError(f"constant {name!r} has element type {kind}, which OpenVINO lacks", self.where)
-        return self.builder.const(array, kind, name=name)
-
-    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add an integer constant of type ``kind``, which is int64 by default."""
-        return self.builder.const(np.array(values, np.int64 if kind is None else kind.numpy))
+    def add_integers(self, values: int | Sequence[int] | npt.NDArray[Any]) -> Output:
+        """Add a constant of integers, which are int64 unless they are an array."""
+        return self.builder.const(values if isinstance(values, np.ndarray) else np.array(values, np.int64))
 
     def _write_node(self, node: ir.Node) -> None:
         if node.op_type == "Constant":
             return  # added at its first use
         if node.domain == "openvino":
             data = {name: attribute.value for name, attribute in node.attributes.items()}
-            outputs = self.add_layers(
-                node, node.op_type, node.inputs, data or None, version=f"opset{node.version or 1}"
-            )
+            outputs = self.add_layer(node, node.op_type, node.inputs, data, version=node.version or 1)
         elif node.op_type in _WITHOUT_LAYER:
             outputs = (self.get_output(node.inputs[0]),)
         else:
-            outputs = (convert_node(self, node, self.opset),)
+            outputs = convert_node(self, node, self.opset)
         for value, output in zip(node.outputs, outputs, strict=True):
             self.values[value] = output
 
@@ -111,22 +104,9 @@ class _ModelWriter(ValueReader):
         node: ir.Node,
         type_: str,
         inputs: Sequence[ir.Value | Output | None],
-        data: Mapping[str, object] | None = None,
+        data: Mapping[str, object],
         *,
-        version: str = "opset1",
-        kind: ElementType | None = None,
-    ) -> Output:
-        """Add a layer for ``node``, and return its only output, which has the name of the node's output."""
-        return self.add_layers(node, type_, inputs, data, version=version, kind=kind)[0]
-
-    def add_layers(
-        self,
-        node: ir.Node,
-        type_: str,
-        inputs: Sequence[ir.Value | Output | None],
-        data: Mapping[str, object] | None = None,
-        *,
-        version: str,
+        version: int,
         kind: ElementType | None = None,
     ) -> tuple[Output, ...]:
         """Add a layer for ``node``, and return its outputs, which have the names of the node's outputs."""
@@ -134,10 +114,10 @@ class _ModelWriter(ValueReader):
         return self.builder.layer(
             type_,
             outputs,
-            data,
+            data or None,
             outputs=[[value.name] if value.name else [] for value in node.outputs],
             name=label(node),
-            version=version,
+            version=f"opset{version}",
             element_type=kind,
             shapes=[self.find_shape(value) for value in node.outputs],
         )

@@ -21,9 +21,9 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from splitops.common.progress import track
 from splitops.errors import ModelError, Rule, SplitError, Where, rule_error
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, meet_shapes
-from splitops.models.convert import layers
 from splitops.models.convert.folding import fold_layer, fold_value
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
+from splitops.models.convert.layers import find_layer_converter
 from splitops.models.convert.onnx_to_onnx import check_converted, get_status
 from splitops.models.convert.openvino_bodies import write_bodies
 from splitops.models.convert.opset_converter import OpsetConverter
@@ -69,9 +69,8 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.split_nodes import is_split, read_split_node
 from splitops.models.graph.split_writer import write_split
 from splitops.models.infer.interpreter import ShapeInterpreter
-from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 from splitops.models.ops.writing import ONNX_OPSET, Values
-from splitops.models.quirks import SplitKey, find_conflicting_splits
+from splitops.models.quirks import find_conflicting_splits
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.models.split_nodes.ways import get_first_way
 from splitops.spec.elements.types import ElementType, from_onnx
@@ -82,17 +81,18 @@ EVALUATOR_OPSET: Final = 21
 
 def convert_ir(source: CheckedModel, target: ConversionTarget | None, style: SplitStyle) -> Conversion:
     """Convert an OpenVINO model to an opset of ONNX."""
-    model, nodes, where = get_source(source.nodes), source.nodes, source.where
+    where = source.where
     if target is None or target.domain:
         raise ModelError("an OpenVINO model can only be converted to ONNX, for example to 'onnx:18'", where)
     must_differ: frozenset[ir.Node] = frozenset()
     while True:
-        writer = _ModelWriter(model, nodes, target, style, must_differ)
-        writer.write(model, where)
-        changes = tuple(writer.changes)
-        if not writer.is_complete:
+        writer = _ModelWriter(source.nodes, where, target, style, must_differ)
+        writer.write()
+        changes, splits = tuple(writer.changes), writer.splits
+        if any(change.status is Status.REJECTED for change in changes):
             return Conversion(str(target), changes, None)
-        merged = writer.find_source_nodes(find_conflicting_splits(writer.model)) - must_differ
+        conflicts = find_conflicting_splits(writer.model)
+        merged = frozenset(splits[name] for _, name in conflicts if name in splits) - must_differ
         if not merged:
             break
         must_differ |= merged
@@ -112,11 +112,9 @@ def convert_for_evaluator(model: OpenVINOModel, where: Where) -> ModelProto:
     Raises:
         ModelError: a layer cannot be converted. OpenVINO may still be able to run the model.
     """
-    writer = _ModelWriter(
-        model, to_nodes(model), ConversionTarget("", EVALUATOR_OPSET), SplitStyle.SAME, frozenset()
-    )
-    writer.for_evaluator = True
-    writer.write(model, where)
+    target = ConversionTarget("", EVALUATOR_OPSET)
+    writer = _ModelWriter(to_nodes(model), where, target, for_evaluator=True)
+    writer.write()
     rejected = next((change for change in writer.changes if change.error is not None), None)
     if rejected is not None:
         error = rejected.error
@@ -131,16 +129,20 @@ class _ModelWriter:
 
     def __init__(
         self,
-        source: OpenVINOModel,
-        source_nodes: ir.Model,
+        source: ir.Model,
+        where: Where,
         target: ConversionTarget,
-        style: SplitStyle,
-        must_differ: frozenset[ir.Node],
+        style: SplitStyle = SplitStyle.SAME,
+        must_differ: frozenset[ir.Node] = frozenset(),
+        *,
+        for_evaluator: bool = False,
     ) -> None:
         assert target.opset is not None
-        self.source_nodes = source_nodes
+        self.source = source
         """The source model, with its layers as nodes."""
-        pairs = zip(source.iter_graphs(), iter_all_graphs(source_nodes), strict=True)
+        self.where = where
+        model = get_source(source)
+        pairs = zip(model.iter_graphs(), iter_all_graphs(source), strict=True)
         self.source_graphs = {
             id(graph): nodes for (_, graph), (_, nodes) in pairs if isinstance(nodes, ir.Graph)
         }
@@ -149,33 +151,24 @@ class _ModelWriter:
         self.style = style
         self.must_differ = must_differ
         self.changes: list[Change] = []
-        graph = ir.Graph(
-            [], [], nodes=[], name=source.name or "model", opset_imports={"": self.opset, DOMAIN: 1}
-        )
+        imports = {"": self.opset, DOMAIN: 1}
+        graph = ir.Graph([], [], nodes=[], name=model.name or "model", opset_imports=imports)
         self.model = ir.Model(graph, ir_version=8, producer_name="splitops")
         self.names = FreshNames(self.model)
         self.converter = OpsetConverter(self.names)
-        self.for_evaluator = False
+        self.for_evaluator = for_evaluator
         """Whether the model is for the evaluator only."""
         self.splits: dict[str, ir.Node] = {}
         """Source node of each split, keyed by the names of its parts in the ONNX model."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every layer was written."""
-        return not any(change.status is Status.REJECTED for change in self.changes)
 
     def to_proto(self) -> ModelProto:
         """Return the ONNX model, with the IR version that it needs."""
         self.model.ir_version = max(self.model.ir_version, compute_min_ir_version(self.model))
         return ir.serde.to_proto(self.model)
 
-    def find_source_nodes(self, keys: frozenset[SplitKey]) -> frozenset[ir.Node]:
-        """Return the source nodes of the splits with these keys in the ONNX model."""
-        return frozenset(self.splits[name] for _, name in keys if name in self.splits)
-
-    def write(self, source: OpenVINOModel, where: Where) -> None:
+    def write(self) -> None:
         """Write all layers in topological order, and remove the nodes that no output needs."""
+        source = get_source(self.source)
         inputs = dict(zip((layer.id for layer in source.inputs), make_input_names(source), strict=True))
         outputs = dict(zip((layer.id for layer in source.outputs), make_output_names(source), strict=True))
         if self.for_evaluator:  # names of inputs may repeat
@@ -184,15 +177,15 @@ class _ModelWriter:
         # Inputs and outputs keep their names, even if layers between them have the same ones.
         for name in dict.fromkeys([*inputs.values(), *outputs.values()]):
             self.names.make_name(name)
-        self.open_graph(self.model.graph, where).write(source.graph, {}, inputs, outputs)
+        _GraphWriter(self, self.model.graph, self.where).write(source.graph, {}, inputs, outputs)
         RemoveUnusedNodesPass()(self.model)  # includes constants that only the conversion has read
         for graph in self.model.graphs():
             for constant in list(graph.initializers.values()):  # the pass keeps initializers of bodies
                 remove_if_unused(constant)
         if not self.for_evaluator:
-            self._replace_empty_initializers(where)
+            self._replace_empty_initializers()
 
-    def _replace_empty_initializers(self, where: Where) -> None:
+    def _replace_empty_initializers(self) -> None:
         """Replace empty initializers, except shapes and axes, with nodes. OpenVINO reads them as scalars."""
         for graph in self.model.graphs():
             for value in list(graph.initializers.values()):
@@ -200,15 +193,11 @@ class _ModelWriter:
                 kind = None if tensor is None or tensor.size else from_onnx(tensor.dtype.value)
                 if tensor is None or kind is None or (tensor.shape.rank() == 1 and kind.integer):
                     continue  # a shape or axes, which may be empty
-                editor, before = OnnxEditor(self.model, where), graph[0]
+                editor, before = OnnxEditor(self.model, self.where), graph[0]
                 if editor.has_empty(kind, before):
                     empty = editor.fold(tensor.numpy(), kind, value, before)
                     ir.convenience.replace_all_uses_with(value, empty)
                     remove_if_unused(value)
-
-    def open_graph(self, graph: ir.Graph, where: Where) -> _GraphWriter:
-        """Return a writer that adds the nodes of layers to ``graph``."""
-        return _GraphWriter(self, graph, where)
 
 
 class _GraphWriter:
@@ -253,9 +242,7 @@ class _GraphWriter:
             if isinstance(value, AbstractTensor):
                 parameters[node.outputs[0]] = value
         self.known = (
-            ShapeInterpreter(self.writer.source_nodes, self.where, lambda site: None)
-            .run_single_graph(nodes, parameters)
-            .values
+            ShapeInterpreter(self.writer.source, self.where).run_single_graph(nodes, parameters).values
         )
         results: dict[int, ir.Value] = {}
         for node in track(nodes, "convert"):
@@ -474,18 +461,12 @@ class _GraphWriter:
 
     def _convert_layer(self, node: LayerNode, where: Where) -> Values:
         layer = node.layer
-        operator, converter = find_converter(layer), layers.find_layer_converter(layer)
-        opset = get_opset(operator) if operator else converter.opset if converter else None
-        if layer.bodies or opset is None:
+        converter = find_layer_converter(layer)
+        if layer.bodies or converter is None:
             raise ModelError(f"{layer} of {layer.version} cannot be converted to ONNX", where)
-        builder = LayerOpBuilder(opset, self.names, self.graph, node)
-        results: Values
+        builder = LayerOpBuilder(converter.opset, self.names, self.graph, node)
         try:
-            if operator is not None:
-                results = [convert_layer(builder, layer, self._get_sources(node))]
-            else:
-                assert converter is not None
-                results = converter.to_onnx(builder, layer, self._get_sources(node))
+            results = converter.to_onnx(builder, self._get_sources(node))
         except SplitError as error:
             error.where = where
             raise
@@ -507,8 +488,8 @@ class _GraphWriter:
         """Return the writer of a new subgraph for the body in the XML element ``tag`` of a layer."""
         path = f"{layer.name}/{tag}"
         where = replace(self.where, graph=path if self.where.graph is None else f"{self.where.graph}/{path}")
-        imports = {"": self.opset}
-        return self.writer.open_graph(ir.Graph([], [], nodes=[], name=path, opset_imports=imports), where)
+        graph = ir.Graph([], [], nodes=[], name=path, opset_imports={"": self.opset})
+        return _GraphWriter(self.writer, graph, where)
 
     def make_builder(self, node: LayerNode) -> LayerOpBuilder:
         """Return a builder of the nodes that replace ``node``, a layer that has bodies."""

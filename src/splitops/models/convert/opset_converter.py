@@ -19,7 +19,7 @@ from splitops.errors import ModelError, Where
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.convert.empty_reshapes import write_empty_reshape
 from splitops.models.convert.onnx_adapter import Adapter, CanonicalNode, NoAdapterError
-from splitops.models.formats.onnx.schemas import find_since_version, find_version
+from splitops.models.formats.onnx.schemas import Version, find_since_version, find_version
 from splitops.models.formats.walk import FreshNames, make_stem
 from splitops.models.graph.onnx import find_shape, get_abstract_value, read_constant
 from splitops.models.graph.op_builder import OnnxOpBuilder
@@ -69,25 +69,29 @@ class OpsetConverter:
             ) from error
 
     def _convert_version(self, node: ir.Node, old: int, new: int, bodies: int) -> Sequence[str] | None:
-        before, after = find_since_version(node.op_type, old), find_since_version(node.op_type, new)
+        before, after = find_version(node.op_type, old), find_version(node.op_type, new)
         assert before is not None  # convert_node has checked it, and bodies are valid
-        if before == after:
+        after = None if after is None or after.deprecated else after
+        since = 0 if after is None else after.since
+        if before.since == since:
             return None
-        if not _make_axes_nonnegative(node, before, after or 0):
+        if not _make_axes_nonnegative(node, before.since, since):
             raise NoAdapterError("an axis is negative and the rank is unknown")
-        if node.op_type in _UNDEFINED_BEFORE and (after or 0) < _UNDEFINED_BEFORE[node.op_type] <= before:
+        if node.op_type in _UNDEFINED_BEFORE and since < _UNDEFINED_BEFORE[node.op_type] <= before.since:
             raise NoAdapterError("that version does not define how padding counts")
-        if _needs_allowzero(node, new):
+        if _needs_allowzero(node, after):
             write_empty_reshape(node, new, self._names)
             return ["If", "Reshape"]
-        if _is_empty_reduction(node, new):
+        if _is_empty_reduction(node, after):
             builder = OnnxOpBuilder(new, self._names, make_stem(node))
             builder.replace(node, [builder.add("Identity", [node.inputs[0]])])
             return ["Identity"]
-        _set_changed_defaults(node, old, new)
-        if after is not None and self._adapter.is_unchanged(node, old, new):
-            _drop_new_attributes(node, new)
-            return None
+        if after is not None:
+            _set_changed_defaults(node, before, after)
+            if self._adapter.is_unchanged(node, old, new):
+                for name in [name for name in node.attributes if name not in after.attributes]:
+                    del node.attributes[name]
+                return None
         if node.op_type == "Constant" and (folded := _fold_constant(node)):
             node.attributes.clear()
             node.attributes["value"] = folded
@@ -99,7 +103,7 @@ class OpsetConverter:
             raise NoAdapterError("the node has a body or an attribute that the caller of its function sets")
         if node.op_type == "Shape" and new < 15:
             return _write_shape_slice(node, new, self._names)
-        if node.op_type in _SOFTMAXES and before >= 13 > new:
+        if node.op_type in _SOFTMAXES and before.since >= 13 > new:
             # onnx's converter keeps the axis. Before version 13, it and all later axes count as one.
             if (rewritten := _write_along_axis(node, new, self._names)) is None:
                 raise NoAdapterError("the rank of its data is unknown")
@@ -129,12 +133,11 @@ class OpsetConverter:
         return became
 
 
-def _needs_allowzero(node: ir.Node, opset: int) -> bool:
-    """Return whether a node is a Reshape that relies on ``allowzero``, which ``opset`` does not have.
+def _needs_allowzero(node: ir.Node, version: Version | None) -> bool:
+    """Return whether a node is a Reshape that relies on ``allowzero``, which ``version`` does not have.
 
     Remove the attribute if it has no effect: the shape has no 0, or a 0 would copy the same size.
     """
-    version = find_version(node.op_type, opset)
     if node.op_type != "Reshape" or version is None or "allowzero" in version.attributes:
         return False
     allowzero = node.attributes.get("allowzero")
@@ -155,12 +158,12 @@ _IDENTITY_OF_ONE: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "Re
 """Reductions that return a single element unchanged."""
 
 
-def _is_empty_reduction(node: ir.Node, opset: int) -> bool:
-    """Return whether a reduction copies its input because of an attribute that ``opset`` does not have.
+def _is_empty_reduction(node: ir.Node, version: Version | None) -> bool:
+    """Return whether a reduction copies its input because of an attribute that ``version`` does not have.
 
     Remove this attribute, ``noop_with_empty_axes``, if axes are given.
     """
-    noop, version = node.attributes.get("noop_with_empty_axes"), find_version(node.op_type, opset)
+    noop = node.attributes.get("noop_with_empty_axes")
     if noop is None or noop.is_ref() or not noop.as_int():
         return False
     if version is None or "noop_with_empty_axes" in version.attributes:
@@ -188,24 +191,14 @@ def _is_kept(entry: Any, size: Sequence[Any]) -> bool:
     return isinstance(entry, Range) and (entry.lo > 0 or (entry.name is not None and [entry] == list(size)))
 
 
-def _set_changed_defaults(node: ir.Node, old: int, new: int) -> None:
-    """Set the attributes that a node omits, if their defaults differ at the new opset."""
-    before, after = find_version(node.op_type, old), find_version(node.op_type, new)
-    if node.op_type not in _OTHER_DEFAULTS or before is None or after is None:
-        return
+def _set_changed_defaults(node: ir.Node, before: Version, after: Version) -> None:
+    """Set the attributes that a node omits, if their defaults differ in the new version."""
     if 1 not in (before.since, after.since):
         return
-    for name, first in _OTHER_DEFAULTS[node.op_type].items():
+    for name, first in _OTHER_DEFAULTS.get(node.op_type, {}).items():
         if name in before.attributes and name in after.attributes and name not in node.attributes:
             number = first if before.since == 1 else before.attributes[name].default
             node.attributes[name] = ir.AttrFloat32(name, float(number))
-
-
-def _drop_new_attributes(node: ir.Node, opset: int) -> None:
-    version = find_version(node.op_type, opset)
-    assert version is not None
-    for name in [name for name in node.attributes if name not in version.attributes]:
-        del node.attributes[name]
 
 
 def _make_axes_nonnegative(node: ir.Node, before: int, after: int) -> bool:

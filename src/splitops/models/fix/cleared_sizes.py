@@ -20,9 +20,9 @@ from splitops.models.formats.walk import (
     make_function_key,
 )
 from splitops.models.graph.onnx import annotate, get_declared
+from splitops.models.infer.declarations import to_shape
 from splitops.models.infer.interpreter import ForwardInterpreter
 from splitops.models.infer.layers import declare_shapes
-from splitops.spec.sizes.dims import Dim
 
 _CLEARED: Final = "splitops.cleared"
 
@@ -86,15 +86,11 @@ def _clear_sizes(value: ir.Value) -> None:
 
 def declare_cleared(model: ir.Model, where: Where) -> None:
     """Declare the inferred shapes of the values that :func:`clear_sizes_after` has cleared."""
-    values = ForwardInterpreter(model, where, lambda _: None).run().values
+    values = ForwardInterpreter(model, where).run().values
     found = {value: known for value, known in values.items() if value.meta.get(_CLEARED)}
     if type(next(iter(model.graph), None)) is LayerNode:
         declare_shapes(model, found)
         return
     for value, known in found.items():
         if isinstance(known, AbstractTensor) and known.shape is not None and value.shape is not None:
-            value.shape = ir.Shape([_to_onnx_size(size) for size in known.shape])
-
-
-def _to_onnx_size(size: Dim) -> int | str | None:
-    return size if isinstance(size, int) else size.name
+            value.shape = to_shape(known.shape)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import Final
 
 import onnx_ir as ir
 
-from splitops.errors import ModelError, Where
+from splitops.errors import ModelError, SplitError, Where
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, AbstractValue, may_be
+from splitops.models.check.baked import OpenSizes
 from splitops.models.check.checking import describe_match, find_quirks
-from splitops.models.check.limits import Fix, Limit, Repair
+from splitops.models.check.limits import Limit, Repair
 from splitops.models.check.predicates import ModelContext
 from splitops.models.check.targets import Target
-from splitops.models.fix.limits import CHOICES, Issue, find_issues
+from splitops.models.fix.limits import CHOICES, Issue, find_issues, find_max_outputs
+from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import FixStatus, Reason, SplitReport, Unbind
-from splitops.models.graph.editor import Editor
+from splitops.models.fix.writing import FixWriter
+from splitops.models.formats.openvino.nodes import get_output_values
+from splitops.models.formats.walk import has_layers
+from splitops.models.graph.editors import make_editor
+from splitops.models.graph.onnx import get_abstract_value
+from splitops.models.infer.interpreter import ForwardInterpreter, InferenceResult
 from splitops.models.quirks import Match, Quirk
 from splitops.models.split_nodes import SplitNode
 
@@ -27,48 +35,68 @@ ValueName = tuple[str | None, str]
 """The path of the graph of a value, and the name of the value."""
 
 
-class NotApplicableError(Exception):
-    """A rewrite does not apply to a split node. The message is the reason."""
-
-
-class RewriteResult(NamedTuple):
-    """The description of a rewritten split node, and its additional cost at run time."""
-
-    text: str
-    cost: str = ""
-    splits: Sequence[ir.Node] = ()
-    """The new splits, if there are several."""
-
-
-class RewriteWriter(Protocol):
-    """Applies rewrites to a model of one format."""
-
-    @property
-    def editor(self) -> Editor:
-        """The editor of the model, annotated with inferred types and shapes."""
-
-    def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Rewrite a split node.
-
-        Raises:
-            NotApplicableError: ``rewrite`` does not apply; the outputs of the split node are unchanged.
-        """
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelSnapshot:
     """A model at the beginning of a pass."""
 
-    calls: Mapping[ir.Node, Sequence[SplitNode]]
-    """The splits, keyed by node. A node in a function has one for each call."""
+    inferred: InferenceResult
+    """The values and the splits of the model, by forward inference."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
-    writer: RewriteWriter
-    get_kept_values: Callable[[ir.Node, str | None], Mapping[ValueName, AbstractValue]]
-    """Returns the abstract values that a rewrite must keep. Arguments: a node, and the path of its graph."""
-    get_values: Callable[[], Mapping[ValueName, AbstractValue]]
+    writer: FixWriter
+    results: Mapping[ValueName, AbstractValue] | None = None
+    """The abstract values of the model outputs for OpenVINO IR, in which the names of other values change."""
     describe_baked: Callable[[SplitNode], str | None] | None = None
     """Returns a message if a split has constant lengths on a dynamic axis. None if such lengths are kept."""
+    is_current: bool = True
+    """Whether the model has the declarations from which ``inferred`` was inferred, and no others."""
+
+    @classmethod
+    def take(
+        cls,
+        model: ir.Model,
+        where: Where,
+        targets: Sequence[Target],
+        unbind: Unbind | None = None,
+        opening: Opening | None = None,
+        repair_declarations: Callable[[InferenceResult], bool] = lambda _: False,
+    ) -> ModelSnapshot:
+        """Infer a model's types and shapes, annotate its values, and return the snapshot for one pass.
+
+        ``repair_declarations`` corrects the declarations of the model, and returns whether it did.
+        """
+        sizes = None if opening is None else OpenSizes.from_model(model)
+        # Forward inference: a size that a split implies for its own input may be wrong before it has run.
+        inferred = ForwardInterpreter(model, where, given=None if sizes is None else sizes.given).run()
+        is_repaired = repair_declarations(inferred)
+        inferred.annotate()
+        outputs = get_output_values(model).items() if has_layers(model) else None
+        return cls(
+            inferred,
+            ModelContext.from_model(model),
+            FixWriter(make_editor(model, where), unbind, find_max_outputs(targets), opening),
+            None if outputs is None else {(None, name): get_abstract_value(value) for name, value in outputs},
+            None if sizes is None else sizes.describe_baked,
+            is_current=not is_repaired and sizes is None,
+        )
+
+    @cached_property
+    def calls(self) -> Mapping[ir.Node, Sequence[SplitNode]]:
+        """The splits by node: one for each call of the function around it."""
+        calls: dict[ir.Node, list[SplitNode]] = {}
+        for split_node in self.inferred.splits:
+            calls.setdefault(split_node.node, []).append(split_node)
+        return calls
+
+    def get_kept_values(self, node: ir.Node, path: str | None) -> Mapping[ValueName, AbstractValue]:
+        """Return the abstract values that a rewrite of a node in the graph ``path`` must keep."""
+        if self.results is not None:
+            return self.results
+        return {(path, value.name): get_abstract_value(value) for value in node.outputs if value.name}
+
+    def get_values(self) -> Mapping[ValueName, AbstractValue]:
+        """Return all abstract values that :meth:`get_kept_values` may return."""
+        return self.inferred.index_by_name() if self.results is None else self.results
 
 
 @dataclass(eq=False)
@@ -225,9 +253,9 @@ class _FixDriver:
         against: list[str] = []
         for rewrite in first.rewrites:
             try:
-                written = now.writer.write(rewrite, node, split_node)
-            except NotApplicableError as error:
-                against.append(str(error))
+                written = now.writer.write(rewrite, node)
+            except SplitError as error:
+                against.append(error.message)
                 continue
             # A choice of the user may change the outputs. Those of an invalid split are not inferred.
             if rewrite not in CHOICES and split_node.error is None:

@@ -73,7 +73,7 @@ class ConvertedFunctions:
 
 
 def _convert(edited: ir.Model, model: CheckedModel, paths: AbstractSet[str]) -> Sequence[Change]:
-    ForwardInterpreter(edited, model.where, lambda site: None).run().annotate()
+    ForwardInterpreter(edited, model.where).run().annotate()
     opset = get_opset_imports(edited.graph, edited)[""]
     converting = ModelConversion(edited, model.where)
     for path, owner in iter_owners(edited):

@@ -6,7 +6,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from splitops.models.fix.driver import NotApplicableError
+from splitops.errors import ModelError
 from splitops.models.graph.onnx import find_type
 from splitops.models.graph.onnx_editor import OnnxEditor, is_operator
 from splitops.models.graph.onnx_sequences import find_consumers
@@ -30,18 +30,18 @@ def cast_sequence(node: ir.Node, editor: OnnxEditor) -> ElementType:
     Return the new element type of the sequence.
 
     Raises:
-        NotApplicableError: there is no such type, or the sequence is a graph output or has other uses.
+        ModelError: there is no such type, or the sequence is a graph output or has other uses.
     """
     data, sequence = node.inputs[0], node.outputs[0]
     kind = None if data is None else find_type(data)
     carrier = _CARRIERS.get(kind.name) if kind is not None else None
     if data is None or kind is None or carrier is None:
-        raise NotApplicableError(f"no element type of sequences can hold {kind or 'an unknown type'}")
+        raise ModelError(f"no element type of sequences can hold {kind or 'an unknown type'}")
     readers = find_consumers(node.outputs[0])
     others = [reader for reader in readers if not is_operator(reader, *_ELEMENTS, "SequenceLength")]
     if sequence.is_graph_output() or others:
         who = others[0].op_type if others else "the caller"
-        raise NotApplicableError(f"the number of its parts is known only at run time, and {who} reads them")
+        raise ModelError(f"the number of its parts is known only at run time, and {who} reads them")
     builder = editor.make_builder(node)
     inputs = [builder.cast(data, ELEMENT_TYPES[carrier]), *node.inputs[1:]]
     carried = builder.add(node.op_type, inputs, node.attributes, hint="carried")

@@ -9,7 +9,6 @@ from typing import Final
 
 from splitops.errors import ModelError, brief, shown
 from splitops.models.check.baked import find_chunk, is_even
-from splitops.models.fix.driver import NotApplicableError
 from splitops.spec.sizes.arithmetic import Division
 from splitops.spec.sizes.rules import SizeRule
 
@@ -45,13 +44,13 @@ class Opening:
         With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.
 
         Raises:
-            NotApplicableError: the lengths do not follow the rule.
+            ModelError: the lengths do not follow the rule.
         """
         count = len(lengths)
         match self.rule:
             case OpenRule.EVEN:
                 if not is_even(lengths):
-                    raise NotApplicableError(
+                    raise ModelError(
                         f"the lengths {brief(lengths)} are not equal: --open even requires equal lengths"
                     )
                 return Division(SizeRule.EVEN, count=count)
@@ -59,14 +58,14 @@ class Opening:
                 if not -count <= self.index < count:
                     problem = f"a split into {count} parts has no part {self.index}"
                     hint = f": use --open rest=INDEX with 0 to {count - 1}" if count else ""
-                    raise NotApplicableError(f"{problem}{hint}")
+                    raise ModelError(f"{problem}{hint}")
                 at = self.index % count
                 return Division(SizeRule.REMAINDER, lengths=(*lengths[:at], -1, *lengths[at + 1 :]))
             case OpenRule.CHUNK:
                 chunk = find_chunk(lengths)
                 if chunk is None:
                     problem = f"the lengths {brief(lengths)} are not chunks of one size"
-                    raise NotApplicableError(f"{problem}, except for a smaller last one")
+                    raise ModelError(f"{problem}, except for a smaller last one")
                 return Division(SizeRule.CHUNK, chunk=chunk, count=count)
 
 

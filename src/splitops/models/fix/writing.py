@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import Final, TypeAlias, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 import numpy as np
 import onnx_ir as ir
 
 from splitops.common.integers import INT32_MAX, INT64_MAX
-from splitops.errors import ModelError, RuleError
+from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.check.baked import find_baked_lengths
 from splitops.models.check.limits import Cure, Fix, Repair
 from splitops.models.fix.cleared_sizes import clear_sizes_after
-from splitops.models.fix.driver import NotApplicableError, RewriteResult
 from splitops.models.fix.onnx_sequences import cast_sequence
 from splitops.models.fix.opening import Opening
 from splitops.models.fix.report import Unbind
@@ -30,24 +28,14 @@ from splitops.models.graph.op_builder import OnnxOpBuilder
 from splitops.models.graph.openvino_editor import OpenVINOOpBuilder
 from splitops.models.graph.split_writer import write_split
 from splitops.models.simplify.constants import fold_constants
-from splitops.models.simplify.sequences import sequence_reads
+from splitops.models.simplify.sequences import replace_sequences
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, SplitNode
-from splitops.models.split_nodes.static_facts import MAX_OUTPUTS, SplitFacts
-from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
-from splitops.models.split_nodes.ways import (
-    COMPUTED_POSITIONS,
-    Kind,
-    Way,
-    get_first_way,
-    get_onnx_types,
-    iter_ways,
-)
+from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
+from splitops.models.split_nodes.styles import ConversionTarget
+from splitops.models.split_nodes.ways import Kind, Way, find_way, get_first_way, get_onnx_types
 from splitops.spec.operators import schema
-from splitops.spec.sizes.arithmetic import Division
-from splitops.spec.sizes.dims import Dim
 from splitops.spec.sizes.rules import SizeRule
 
-_Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
 _ANY_SIZE: Final = 1 << 62
 _BOUNDS_AS_INPUTS: Final = 10
 """The first opset in which Slice reads its bounds from inputs."""
@@ -56,9 +44,22 @@ _LENGTHS_AS_INPUT: Final = 13
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _POSITIONS: Final = "the positions of each part, with 8 bytes for each entry of the axis"
-_OF_ONNX: Final = {*Repair, Kind.PARTS, Kind.SEQUENCE, Kind.CASTS} - {Repair.OPEN}
+_OF_SEQUENCES: Final = {Kind.PARTS, Kind.SEQUENCE, Kind.CASTS}
+_OF_ONNX: Final = {*Repair, *_OF_SEQUENCES} - {Repair.OPEN}
 _UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
 _NAMED_PORTS: Final = "its ports define names of model outputs"
+
+
+class RewriteResult(NamedTuple):
+    """The description of a rewritten split node, and its additional cost at run time."""
+
+    text: str
+    cost: str = ""
+    splits: Sequence[ir.Node] = ()
+    """The new splits, if there are several."""
+
+
+_Writer: TypeAlias = Callable[[ir.Node, SplitNode], RewriteResult]
 
 
 class FixWriter:
@@ -72,18 +73,18 @@ class FixWriter:
         self.max_outputs = max_outputs
         self.opening = opening
 
-    def write(self, rewrite: Fix, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        """Rewrite a split node; see :class:`~splitops.models.fix.driver.RewriteWriter`."""
-        # The editor merges the facts of all calls. The argument has only those of the first call.
-        split_node = self.editor.read_split_node(node)
+    def write(self, rewrite: Fix, node: ir.Node) -> RewriteResult:
+        """Rewrite a split node of a model that is annotated with inferred types and shapes.
+
+        Raises:
+            SplitError: ``rewrite`` does not apply; the outputs of the split node are unchanged.
+        """
+        split_node = self.editor.read_split_node(node)  # with the facts of all calls of its function
         if split_node.schema.domain and rewrite in _OF_ONNX:
-            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
-        if rewrite in (Kind.PARTS, Kind.SEQUENCE) and not split_node.schema.gives_sequence:
-            raise NotApplicableError(f"{split_node.operator} does not return a sequence")
-        try:
-            return self._get_writer(rewrite)(node, split_node)
-        except RuleError as error:
-            raise NotApplicableError(error.message) from error
+            raise ModelError(f"OpenVINO IR has no rewrite {str(rewrite)!r}")
+        if rewrite in _OF_SEQUENCES and not split_node.schema.gives_sequence:
+            raise ModelError(f"{split_node.operator} does not return a sequence")
+        return self._get_writer(rewrite)(node, split_node)
 
     def _get_writer(self, rewrite: Fix) -> _Writer:
         match rewrite:
@@ -131,7 +132,8 @@ class FixWriter:
 
     def _write_axis(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         name, axis = split_node.schema.axis.name, split_node.bind().axis
-        assert axis is not None  # the default axis
+        if axis is None:
+            raise ModelError("each call of the function may set another axis")
         node.attributes[name] = ir.AttrInt64(name, axis)
         return RewriteResult(self._describe(node))
 
@@ -144,7 +146,7 @@ class FixWriter:
             done.append("without the input named ''")
         if count > len(node.outputs):
             if count > MAX_OUTPUTS:
-                raise NotApplicableError(f"{count - len(node.outputs)} of its parts are unused")
+                raise ModelError(f"{count - len(node.outputs)} of its parts are unused")
             node.resize_outputs(count)
             done.append("all outputs declared")
         if self._name_outputs(node):
@@ -155,7 +157,7 @@ class FixWriter:
                 f"without {schema.keepdims.name}, which is ignored if {schema.lengths[0].name!r} is set"
             )
         if not done:
-            raise NotApplicableError("each call of the function may set a different number")
+            raise ModelError("each call of the function may set a different number")
         return RewriteResult(f"{self._describe(node)}, {', '.join(done)}")
 
     def _name_outputs(self, node: ir.Node) -> bool:
@@ -172,20 +174,22 @@ class FixWriter:
 
     def _write_num_outputs(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         name = split_node.schema.count_attribute
-        assert name is not None
+        if name is None:
+            raise ModelError(f"{split_node.schema} sets no number of parts")
         node.attributes[name] = ir.AttrInt64(name, len(node.outputs))
         return RewriteResult(self._describe(node))
 
     def _write_unbind(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        schema, chunk = split_node.schema, split_node.facts[1]
+        keepdims, chunk = split_node.schema.keepdims, split_node.lengths
         if self.unbind is None:
-            raise NotApplicableError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
-        assert schema.keepdims is not None
+            raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
+        if keepdims is None or keepdims.name not in node.attributes:
+            raise ModelError(f"{split_node.schema} does not set keepdims")
         if self.unbind is Unbind.AS_WRITTEN:
-            node.attributes.pop(schema.keepdims.name)
+            node.attributes.pop(keepdims.name)
             return RewriteResult(f"{self._describe(node)}, as written")
         if chunk is None or chunk.shape != () or chunk.value != 1:
-            raise NotApplicableError(
+            raise ModelError(
                 "the size of the chunks is known only at run time: PyTorch's unbind has chunks of 1"
             )
         self.editor.set_inputs(node, node.inputs[:1])
@@ -195,11 +199,11 @@ class FixWriter:
         """Replace constant lengths with lengths that follow the size of the axis, as ``--open`` chooses."""
         op_schema, lengths, count = split_node.schema, find_baked_lengths(split_node), len(node.outputs)
         if self.opening is None or (lengths is None and op_schema.domain):
-            raise NotApplicableError("choose with --open how the lengths follow the size of the axis")
+            raise ModelError("choose with --open how the lengths follow the size of the axis")
         if lengths is None:
-            raise NotApplicableError("each call of the function may have other lengths")
+            raise ModelError("each call of the function may have other lengths")
         if self.editor.has_fixed_outputs(node):
-            raise NotApplicableError(_NAMED_PORTS)
+            raise ModelError(_NAMED_PORTS)
         division, is_computed = self.opening.make_division(lengths), True
         if op_schema.domain:
             is_computed = division.rule is not SizeRule.EVEN
@@ -210,9 +214,7 @@ class FixWriter:
         elif self.editor.get_opset(node) < _LENGTHS_AS_INPUT:
             if division.rule is not SizeRule.EVEN:
                 cure = f"splitops convert MODEL --to onnx:{_LENGTHS_AS_INPUT} -o FILE makes them an input"
-                raise NotApplicableError(
-                    f"{op_schema} requires constant lengths; {cure}, which can be computed"
-                )
+                raise ModelError(f"{op_schema} requires constant lengths; {cure}, which can be computed")
             is_computed = False
         bound = split_node.bind()
         way = Way(
@@ -231,43 +233,24 @@ class FixWriter:
     def _make_target(self, node: ir.Node) -> ConversionTarget:
         return ConversionTarget(self.editor.domain, self.editor.get_opset(node))
 
-    def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way | None:
-        """Return the first :class:`Way` of the given kind that writes the split differently, or None.
-
-        A single node must set explicit lengths.
-        """
-        for way in iter_ways(
-            split_node, self._make_target(node), SplitStyle.LENGTHS, must_differ=True, keep=False
-        ):
-            is_explicit = way.lengths is not None and way.lengths.rule is SizeRule.EXPLICIT
-            if way.kind is kind and (not way.is_one_node or is_explicit):
-                return way
-        return None
-
-    def _get_facts(self, node: ir.Node) -> SplitFacts:
-        """Return the static facts of a split whose outputs can be replaced.
-
-        Raises:
-            NotApplicableError: its sizes are unknown, or its outputs must not be replaced.
-        """
-        facts = self.editor.read_split_facts(node)
-        if facts is None or facts.sizes is None or len(facts.sizes) != len(node.outputs):
-            raise NotApplicableError(_UNKNOWN_SIZES)
+    def _find_way(self, node: ir.Node, split_node: SplitNode, kind: Kind) -> Way:
+        """Return the first :class:`Way` of a kind, see :func:`find_way`, if the outputs can be replaced."""
+        way, data = find_way(split_node, self._make_target(node), kind, self.max_outputs), node.inputs[0]
         if self.editor.has_fixed_outputs(node):
-            raise NotApplicableError(_NAMED_PORTS)
-        return facts
+            raise ModelError(_NAMED_PORTS)
+        if kind is Kind.SLICES and data is not None and not self.editor.can_slice(data):
+            raise ModelError(f"Slice does not support {find_type(data)}")
+        return way
 
     def _write_node(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
         intended, editor = find_intended_split_node(split_node), self.editor
         if intended is not None:
             return self._write_intended(node, split_node, intended)
         if editor.domain:
-            raise NotApplicableError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
+            raise ModelError(f"OpenVINO IR has no rewrite {str(Kind.NODE)!r}")
         if split_node.error is not None:
-            raise NotApplicableError("the calls of its function have different lengths")
+            raise ModelError("the calls of its function have different lengths")
         way = self._find_way(node, split_node, Kind.NODE)
-        if way is None:
-            raise NotApplicableError(f"{split_node.operator} cannot set these lengths")
         write_split(node, split_node, way, editor.make_builder(node))
         self._name_outputs(node)
         return RewriteResult(str(way), _COMPUTED_LENGTHS if way.is_computed else "")
@@ -291,7 +274,7 @@ class FixWriter:
             return RewriteResult(self._describe(node))
         way = find_intended_way(intended, self.editor.get_opset(node))
         if isinstance(way, str):
-            raise NotApplicableError(way)
+            raise ModelError(way)
         is_known = intended.bind().division is not None
         for index, (before, after) in enumerate(zip(split_node.facts, intended.facts, strict=True)):
             value = node.inputs[index]
@@ -305,65 +288,32 @@ class FixWriter:
         return RewriteResult(str(way), "a few nodes that compute the lengths" if way.is_computed else "")
 
     def _write_tree(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        facts, data = self._get_facts(node), node.inputs[0]
-        if self.max_outputs is None or self.max_outputs < 2:
-            raise NotApplicableError("a Split with one output has no parts")
-        before, lengths = self.editor.describe(node), Division(SizeRule.EXPLICIT, lengths=facts.sizes or ())
-        way = Way(Kind.TREE, None, facts.axis, lengths, self.max_outputs)
+        way, data = self._find_way(node, split_node, Kind.TREE), node.inputs[0]
         splits: dict[ir.Node, None] = {}
         for part in write_split(node, split_node, way, self.editor.make_builder(node)):
             while part is not data and part is not None and (split := part.producer()) is not None:
                 splits[split] = None
                 part = split.inputs[0]
-        text = f"{before} as a tree of {len(splits)} Splits"
+        text = f"{split_node} as a tree of {len(splits)} Splits"
         return RewriteResult(text, "a copy of the data for each level of the tree", tuple(splits))
 
     def _write_slices(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        data, size = node.inputs[0], _find_axis_size(split_node)
-        if split_node.schema.domain:
-            facts = self._get_facts(node)
-            if data is not None and not self.editor.can_slice(data):
-                raise NotApplicableError(f"Slice does not support {find_type(data)}")
-            return RewriteResult(self._write_positions(node, split_node, facts, Kind.SLICES))
         if split_node.schema.gives_sequence:
-            try:
-                count = slice_elements(node, split_node, self._onnx)
-            except ModelError as error:
-                raise NotApplicableError(error.message) from error
-            return RewriteResult(
-                f"Slice x {count}(axis={split_node.bind().axis}, bounds computed)", _COMPUTED_BOUNDS
-            )
-        way = self._find_way(node, split_node, Kind.SLICES)
-        if way is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
-        if isinstance(size, int) and size > INT32_MAX and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS:
+            count = slice_elements(node, split_node, self._onnx)
+            text = f"Slice x {count}(axis={split_node.bind().axis}, bounds computed)"
+            return RewriteResult(text, _COMPUTED_BOUNDS)
+        way, size = self._find_way(node, split_node, Kind.SLICES), split_node.implied_size
+        reads_bounds = not self.editor.domain and self.editor.get_opset(node) >= _BOUNDS_AS_INPUTS
+        if isinstance(size, int) and size > INT32_MAX and reads_bounds:
             self._slice_two_axes(node, way, size)
         else:
             write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), "" if way.bounds else _COMPUTED_BOUNDS)
 
     def _write_gathers(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        if split_node.schema.domain:
-            facts = self._get_facts(node)
-            return RewriteResult(self._write_positions(node, split_node, facts, Kind.GATHERS), _POSITIONS)
-        if self.editor.get_opset(node) < COMPUTED_POSITIONS:
-            raise NotApplicableError(f"positions can be computed only in opset {COMPUTED_POSITIONS} or later")
         way = self._find_way(node, split_node, Kind.GATHERS)
-        if way is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
         write_split(node, split_node, way, self.editor.make_builder(node))
         return RewriteResult(str(way), _POSITIONS if way.bounds else _COMPUTED_BOUNDS)
-
-    def _write_positions(self, node: ir.Node, split_node: SplitNode, facts: SplitFacts, kind: Kind) -> str:
-        """Write Slices or Gathers with constant positions, and return a description of them."""
-        bounds = tuple(pairwise([0, *accumulate(facts.sizes or ())]))
-        write_split(
-            node,
-            split_node,
-            Way(kind, None, facts.axis, None, len(bounds), bounds=bounds),
-            self.editor.make_builder(node),
-        )
-        return f"{kind.title()[:-1]} x {len(bounds)}(axis={facts.axis})"
 
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
@@ -374,7 +324,7 @@ class FixWriter:
         data = node.inputs[0]
         shape = None if data is None else find_shape(data)
         if not way.bounds or way.axis is None or data is None or shape is None:
-            raise NotApplicableError("its bounds cannot be written, or Slice does not support the data")
+            raise ModelError("its bounds cannot be written, or Slice does not support the data")
         builder, flat = self._onnx.make_builder(node), len(shape) == 1
         if flat:
             data = builder.unsqueeze(data, 1)
@@ -391,34 +341,24 @@ class FixWriter:
     # Sequences
 
     def _write_parts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        sequence_reads(node, self.editor)
+        replace_sequences(node, self.editor)
         if node.graph is not None:
-            raise NotApplicableError(
+            raise ModelError(
                 "its sequence is used for more than its length, constant positions and concatenation"
             )
         return RewriteResult(self.editor.changes[-1].after)
 
     def _write_sequence(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
-        editor, facts, data = self.editor, self.editor.read_split_facts(node), node.inputs[0]
-        sizes = None if facts is None else facts.elements
-        if facts is None or sizes is None or data is None:
-            raise NotApplicableError("the number of its parts is known only at run time")
-        kind = find_type(data)
-        if kind not in get_onnx_types("SequenceConstruct", editor.get_opset(node)):
-            raise NotApplicableError(f"SequenceConstruct does not support {kind}")
-        if len(sizes) > MAX_OUTPUTS:
-            raise NotApplicableError(f"it has {len(sizes)} parts, more than {MAX_OUTPUTS}")
-        division = Division(SizeRule.EXPLICIT, lengths=sizes)
-        way = Way(Kind.SEQUENCE, None, facts.axis, division, 1, squeeze=facts.squeeze)
-        (sequence,) = write_split(node, split_node, way, editor.make_builder(node))
+        way = self._find_way(node, split_node, Kind.SEQUENCE)
+        (sequence,) = write_split(node, split_node, way, self.editor.make_builder(node))
         made = None if sequence is None else sequence.producer()
-        if not sizes or made is None:
+        if made is None or not made.inputs:
             return RewriteResult("SequenceEmpty")
         part = made.inputs[0]
-        if facts.squeeze and part is not None and (squeeze := part.producer()) is not None:
+        if way.squeeze and part is not None and (squeeze := part.producer()) is not None:
             part = squeeze.inputs[0]
         assert part is not None
-        text = f"{editor.describe_producer(part)}, SequenceConstruct"
+        text = f"{self.editor.describe_producer(part)}, SequenceConstruct"
         return RewriteResult(text, "a copy of the parts into the sequence")
 
     def _write_casts(self, node: ir.Node, split_node: SplitNode) -> RewriteResult:
@@ -434,7 +374,7 @@ class FixWriter:
         """Replace each part of a constant with a constant."""
         fold_constants(node, self.editor, _ANY_SIZE)
         if any(map(has_consumers, node.outputs)):
-            raise NotApplicableError(_UNKNOWN_SIZES)
+            raise ModelError(_UNKNOWN_SIZES)
         self.editor.remove(node)
         return RewriteResult(self.editor.changes[-1].after)
 
@@ -452,22 +392,16 @@ class FixWriter:
         return RewriteResult(f"{self._describe(node)}, without Transposes of empty parts")
 
 
-def _find_axis_size(split_node: SplitNode) -> Dim | None:
-    """Return the inferred size of the axis, possibly implied by the lengths, or None if it is unknown."""
-    binding, shape = split_node.binding, None if split_node.inference is None else split_node.inference.data
-    return None if binding is None or binding.axis is None or shape is None else shape[binding.axis]
-
-
 def _add_empty_tensor(transpose: ir.Node, part: ir.Value, builder: OnnxOpBuilder) -> None:
     """Replace the Transpose of an empty part with an empty tensor of the output shape."""
     kind, shape = find_type(part), find_shape(part)
     if kind is None or shape is None:
-        raise NotApplicableError("the element type of the empty part is not known")
+        raise ModelError("the element type of the empty part is not known")
     if builder.opset < 9 or kind not in get_onnx_types("ConstantOfShape", builder.opset, "T2"):
-        raise NotApplicableError(f"opset {builder.opset} cannot create an empty tensor of {kind}")
+        raise ModelError(f"opset {builder.opset} cannot create an empty tensor of {kind}")
     order = transpose.attributes.get("perm")
     if order is not None and order.is_ref():
-        raise NotApplicableError("the order of the Transpose depends on the caller of the function")
+        raise ModelError("the order of the Transpose depends on the caller of the function")
     axes = range(len(shape))[::-1] if order is None else order.value
     moved = builder.add(
         "Gather", [builder.add("Shape", [part]), builder.add_ints(axes)], {"axis": 0}, hint="shape"
@@ -480,7 +414,7 @@ def _write_empty_layer(transpose: ir.Node, part: ir.Value, builder: OpenVINOOpBu
     """Replace the Transpose of an empty part with an empty tensor of the output shape."""
     order, kind, shape = transpose.inputs[1], find_type(part), find_shape(part)
     if kind is None or not kind.bits or shape is None:
-        raise NotApplicableError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
+        raise ModelError(f"an empty tensor of {kind or 'an unknown type'} cannot be written")
     inputs = [builder.add_shape(part), order, builder.add_constant(np.array(0), "axis")]
     moved = builder.annotate_outputs(builder.add_node("Gather", inputs), INT64, (len(shape),))[0]
     nothing = builder.add_constant(np.zeros((), kind.numpy), "nothing", kind)

@@ -17,7 +17,6 @@ from splitops.models.formats.files import is_openvino
 from splitops.models.formats.onnx import storage
 from splitops.models.formats.onnx.graphs import (
     copy_for_rewriting,
-    copy_proto,
     deserialize_model,
     name_parts,
     serialize_model,
@@ -101,7 +100,7 @@ class CheckedModel:
             name_parts(edited)
             unmark_locations(edited)
             return edited
-        proto = self.to_proto(edited) if changed else copy_proto(self._source)
+        proto = self.to_proto(edited) if changed else storage.copy_proto(self._source)
         if changed:
             check_model(proto, self.where)
         if self._kept:

@@ -14,7 +14,7 @@ class Applied:
     """An applied rewrite.
 
     Attributes:
-        rewrite: name of the rewrite, for example ``"split-concat"``.
+        rewrite: name of the rewrite, for example ``"cancel-split-concat"``.
         where: location of its node in the original model.
         before: description of the replaced node, for example ``"Split-13(axis=0, split=[2, 3])"``.
         after: description of the replacement.

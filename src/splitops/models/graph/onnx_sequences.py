@@ -69,8 +69,7 @@ def slice_elements(node: ir.Node, split_node: SplitNode, editor: OnnxEditor) -> 
     if split_node.may_be_unbind:
         raise ModelError(f"chunks of 1 with keepdims = 0 are ambiguous; {UNBIND_REPAIRS}")
     data, lengths = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
-    axis = None if split_node.binding is None else split_node.binding.axis
-    fact, readers = split_node.lengths, find_consumers(node.outputs[0])
+    axis, fact, readers = split_node.axis, split_node.lengths, find_consumers(node.outputs[0])
     if axis is None or data is None or lengths is None or fact is None or fact.shape is None:
         raise ModelError("its axis or the rank of its lengths is known only at run time")
     positions = {reader: find_position(reader) for reader in readers}
@@ -98,7 +97,7 @@ class _Parts:
     ) -> None:
         self.builder = builder
         self._data, self._axis = data, axis
-        division = None if split_node.binding is None else split_node.binding.division
+        division = split_node.division
         self._chunk = division.chunk if division is not None and division.rule is SizeRule.CHUNK else None
         self._is_list = split_node.lengths is None or split_node.lengths.shape != ()
         self._lengths = lengths

@@ -127,19 +127,12 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
     from splitops.models.infer import layers
     from splitops.models.infer.interpreter import ShapeInterpreter
 
-    split_nodes: list[SplitNode] = []
-
-    def on_split(split_node: SplitNode) -> None:
+    checked = CheckedModel.read(model, allow_links=allow_links)
+    interpreter = ShapeInterpreter(checked.nodes, checked.where, as_openvino=as_openvino)
+    result = interpreter.run().substitute_sizes()
+    for split_node in result.splits:
         if split_node.error is not None and not split_node.conditional:
             raise split_node.error
-        split_nodes.append(split_node)
-
-    checked = CheckedModel.read(model, allow_links=allow_links)
-    result = (
-        ShapeInterpreter(checked.nodes, checked.where, on_split, as_openvino=as_openvino)
-        .run()
-        .substitute_sizes()
-    )
     values = [
         InferredValue(result.paths[value], value.name or "", result.get_declared(value), known)
         for value, known in result.values.items()
@@ -156,7 +149,7 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
                     InferredValue(None, name, layer.inputs[0].declared_tensor, result.values[value])
                 )
         inferred = layers.declare_shapes(checked.nodes, result.values)
-    return InferredModel(inferred, tuple(values), tuple(split_nodes))
+    return InferredModel(inferred, tuple(values), tuple(result.splits))
 
 
 def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode]:
@@ -186,7 +179,5 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode
     from splitops.models.formats.model import CheckedModel
     from splitops.models.infer.interpreter import ShapeInterpreter
 
-    split_nodes: list[SplitNode] = []
     checked = CheckedModel.read(model, allow_links=allow_links)
-    ShapeInterpreter(checked.nodes, checked.where, split_nodes.append).run()
-    return split_nodes
+    return ShapeInterpreter(checked.nodes, checked.where).run().splits

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import onnx_ir as ir
 
 from splitops.common.progress import track
-from splitops.errors import Where
+from splitops.errors import NOWHERE, Where
 from splitops.models.abstract_values import (
     NOTHING,
     AbstractSequence,
@@ -43,7 +43,8 @@ from splitops.models.infer.layers import get_initial_value, infer_as_openvino, i
 from splitops.models.infer.onnx_loops import drop_axis, drop_elements, find_scalar, read_ints, stack, widen
 from splitops.models.infer.onnx_nodes import NodeInference
 from splitops.models.infer.onnx_reading import infer_constant, make_abstract_tensor
-from splitops.models.infer.splitting import OnSplit, find_symbol_sizes, infer_outputs, tighten
+from splitops.models.infer.splitting import find_symbol_sizes, infer_outputs, tighten
+from splitops.models.split_nodes import SplitNode
 from splitops.spec.elements.types import from_onnx
 from splitops.spec.operators import FAMILY
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, make_dim
@@ -62,15 +63,19 @@ class InferenceResult:
 
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
+        splits: every split node in the order of inference; one of a function appears once per call.
         paths: path of the graph of each value; None is the main graph.
         sizes: sizes of the model's symbols, as implied by the splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.
+        is_complete: False if a split implies more about its own input; see :class:`ForwardInterpreter`.
     """
 
     values: dict[ir.Value, AbstractValue] = field(default_factory=dict)
+    splits: list[SplitNode] = field(default_factory=list)
     paths: dict[ir.Value, str | None] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     keeps_types: bool = False
+    is_complete: bool = True
 
     def get_declared(self, value: ir.Value) -> AbstractValue:
         """Return the declared type and shape of a value. This is fast if there is none."""
@@ -126,17 +131,16 @@ class _Frame:
 
 
 class ShapeInterpreter:
-    """Infers the values of a model, and calls ``on_split`` for each split. An error there ends the inference.
+    """Infers the values of a model.
 
-    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and ``on_split`` is called only
-    for those that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
+    With ``as_openvino``, splits of IR are inferred as OpenVINO infers them, and the result lists only those
+    that OpenVINO rejects. ``given`` has abstract values of inputs, which refine their declarations.
     """
 
     def __init__(
         self,
         model: ir.Model,
         where: Where,
-        on_split: OnSplit,
         *,
         as_openvino: bool = False,
         given: Mapping[ir.Value, AbstractValue] | None = None,
@@ -144,7 +148,6 @@ class ShapeInterpreter:
         self.model = model
         self.as_openvino = as_openvino
         self.where = where
-        self.on_split = on_split
         self.keeps_types = TYPE in model.meta
         self.found = InferenceResult(keeps_types=self.keeps_types)
         self.inference = NodeInference(get_unread_attributes(model))
@@ -167,9 +170,7 @@ class ShapeInterpreter:
         self._infer_graph(scope, self.model.graph)
         for function in self.functions.values():
             if make_function_path(function) not in self.visited:
-                self._infer_function(
-                    function, [None] * len(function.inputs), make_references(function), scope, True
-                )
+                self._infer_function(function, [None] * len(function.inputs), make_references(function), True)
         return self.found
 
     def run_single_graph(self, graph: ir.Graph, given: Mapping[ir.Value, AbstractValue]) -> InferenceResult:
@@ -219,7 +220,8 @@ class ShapeInterpreter:
         count = len(node.outputs)
         function = self.functions.get(make_function_key(node)) if self.functions else None
         if function is not None:
-            return _pad(self._infer_call(scope, node, function, inputs), count)
+            attributes = resolve_call(node, function, scope.attributes)
+            return _pad(self._infer_function(function, inputs, attributes, scope.conditional), count)
         if domain == "":
             rule = _RULES.get(node.op_type)
             if rule is not None:
@@ -260,7 +262,7 @@ class ShapeInterpreter:
         if loose is not None:
             return loose
         if self.recording:
-            self.on_split(split_node)
+            self.found.splits.append(split_node)
         if split_node.inference is not None:
             data = tighten(split_node, inputs[0])
             if not scope.conditional and not scope.function:
@@ -298,13 +300,7 @@ class ShapeInterpreter:
     # Subgraphs
 
     def _infer_body(
-        self,
-        scope: _Frame,
-        step: str,
-        graph: ir.Graph,
-        inputs: _Values,
-        *,
-        conditional: bool = True,
+        self, scope: _Frame, step: str, graph: ir.Graph, inputs: _Values, *, conditional: bool = True
     ) -> list[AbstractValue]:
         """Infer the outputs of a subgraph from its abstract inputs. ``step`` is added to the graph path."""
         path = extend(scope.where.graph, step)
@@ -416,11 +412,7 @@ class ShapeInterpreter:
         ]
 
     def _compute_fixed_point(
-        self,
-        body: Callable[[list[AbstractValue]], list[AbstractValue]],
-        start: _Values,
-        *,
-        first: int,
+        self, body: Callable[[list[AbstractValue]], list[AbstractValue]], start: _Values, *, first: int
     ) -> list[AbstractValue]:
         """Infer a body until its state holds for every iteration. Record and return only the last result.
 
@@ -441,19 +433,8 @@ class ShapeInterpreter:
 
     # Functions
 
-    def _infer_call(
-        self, scope: _Frame, node: ir.Node, function: ir.Function, inputs: list[AbstractValue]
-    ) -> list[AbstractValue]:
-        attributes = resolve_call(node, function, scope.attributes)
-        return self._infer_function(function, inputs, attributes, scope, scope.conditional)
-
     def _infer_function(
-        self,
-        function: ir.Function,
-        inputs: _Values,
-        attributes: Attributes,
-        caller: _Frame,
-        conditional: bool,
+        self, function: ir.Function, inputs: _Values, attributes: Attributes, conditional: bool
     ) -> list[AbstractValue]:
         path = make_function_path(function)
         if not self._may_enter(path):
@@ -489,7 +470,17 @@ class ForwardInterpreter(ShapeInterpreter):
     """
 
     def _tighten(self, *_: object) -> None:
-        pass
+        self.found.is_complete = False
+
+
+def infer_model(
+    model: ir.Model, where: Where = NOWHERE, *, given: Mapping[ir.Value, AbstractValue] | None = None
+) -> InferenceResult:
+    """Infer the values of a model, with the sizes that its splits imply for symbols and for their own input.
+
+    ``given`` has abstract values of inputs, which refine their declarations.
+    """
+    return ShapeInterpreter(model, where, given=given).run().substitute_sizes()
 
 
 def _to_tensors(inputs: _Values) -> list[AbstractTensor]:

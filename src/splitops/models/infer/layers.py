@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import onnx_ir as ir
 
@@ -81,9 +82,7 @@ def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -
         return None
     data = inputs[0]
     count, shape = len(split_node.outputs), data.shape
-    axis = (
-        split_node.facts[1].value if len(split_node.facts) > 1 and split_node.facts[1] is not None else None
-    )
+    axis = _get_elements(split_node, 1)
     axis = axis[0] if isinstance(axis, tuple) and axis else axis
     if shape is None:
         return [AbstractTensor(data.type)] * count
@@ -94,6 +93,12 @@ def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -
     return [AbstractTensor(data.type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
+def _get_elements(split_node: SplitNode, index: int) -> Any:
+    """Return the known elements of an input of a split, or None."""
+    fact = split_node.facts[index] if index < len(split_node.facts) else None
+    return None if fact is None else fact.value
+
+
 def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[Dim]:
     name = split_node.schema.count_attribute
     number = None if name is None else split_node.attributes.get(name)
@@ -101,9 +106,7 @@ def _infer_openvino_sizes(split_node: SplitNode, size: Dim, count: int) -> list[
         if isinstance(size, int):
             return [size // number] * count
         return [make_dim(size.lo // number, None if size.hi is None else size.hi // number)] * count
-    lengths = (
-        split_node.facts[2].value if len(split_node.facts) > 2 and split_node.facts[2] is not None else None
-    )
+    lengths = _get_elements(split_node, 2)
     if not isinstance(lengths, tuple) or len(lengths) != count:
         return [UNKNOWN] * count
     known = sum(int(length) for length in lengths if length is not None and length >= 0)

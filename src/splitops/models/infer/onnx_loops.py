@@ -34,26 +34,24 @@ def drop_elements(known: AbstractValue) -> AbstractValue:
 
 def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
     """Return a slice of a scanned tensor and the number of slices, which is None if it is unknown."""
-    if (
-        not isinstance(value, AbstractTensor)
-        or value.shape is None
-        or not -len(value.shape) <= axis < len(value.shape)
-    ):
-        return (AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None), None
-    axis %= len(value.shape)
-    return AbstractTensor(value.type, value.shape[:axis] + value.shape[axis + 1 :]), value.shape[axis]
+    if not isinstance(value, AbstractTensor):
+        return None, None
+    shape = value.shape
+    if shape is None or not -len(shape) <= axis < len(shape):
+        return AbstractTensor(value.type), None
+    axis %= len(shape)
+    return AbstractTensor(value.type, shape[:axis] + shape[axis + 1 :]), shape[axis]
 
 
 def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
     """Return the tensor that stacks the outputs ``value`` of ``count`` iterations along a new axis."""
-    if (
-        not isinstance(value, AbstractTensor)
-        or value.shape is None
-        or not -len(value.shape) - 1 <= axis <= len(value.shape)
-    ):
-        return AbstractTensor(value.type) if isinstance(value, AbstractTensor) else None
-    axis %= len(value.shape) + 1
-    return AbstractTensor(value.type, (*value.shape[:axis], count, *value.shape[axis:]))
+    if not isinstance(value, AbstractTensor):
+        return None
+    shape = value.shape
+    if shape is None or not -len(shape) - 1 <= axis <= len(shape):
+        return AbstractTensor(value.type)
+    axis %= len(shape) + 1
+    return AbstractTensor(value.type, (*shape[:axis], count, *shape[axis:]))
 
 
 def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:

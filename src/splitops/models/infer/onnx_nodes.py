@@ -27,7 +27,8 @@ from splitops.models.infer.onnx_reading import to_attribute_proto, to_node_proto
 from splitops.models.infer.onnx_texts import TEXT_OPERATORS, add_text_sizes
 from splitops.models.infer.operators import infer_operator, is_tracked
 from splitops.models.ops import find_node_spelling
-from splitops.spec.elements.types import ElementType, from_onnx
+from splitops.spec.elements.types import ElementType, from_onnx, from_onnx_name
+from splitops.spec.sizes.dims import to_exact
 
 _MAX_PASSED: Final = 64
 """Maximum number of elements that are passed to onnx. Larger tensors are not sizes, axes or scales."""
@@ -118,8 +119,8 @@ def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
     value = refined.elements
     if value is None or not is_tracked(kind) or value.size > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, base.elements)
-    exact = [size for size in shape or () if isinstance(size, int)]
-    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is not None and math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape, base.elements)
     return AbstractTensor(kind, tuple(value.shape), _convert_to_dtype(value, kind))
 
@@ -189,6 +190,7 @@ def _infer_types(
             kind = variables.setdefault(formal.type_str, known.type)
             variables[formal.type_str] = known.type if kind == known.type else None  # an invalid node
     named = next((attribute.i for attribute in node.attribute if attribute.name in ("to", "dtype")), 0)
+    named = named if len(node.output) == 1 else 0
     allowed = {one.type_param_str: list(one.allowed_type_strs) for one in schema.type_constraints}
     result: list[ElementType | None] = []
     for formal in _expand_formals(schema.outputs, len(node.output)):
@@ -198,8 +200,8 @@ def _infer_types(
         kinds = allowed.get(formal.type_str, [formal.type_str])
         kind = variables.get(formal.type_str)
         if len(kinds) == 1:
-            kind = _TENSORS.get(kinds[0])
-        elif kind is None and named and len(node.output) == 1 and all(one in _TENSORS for one in kinds):
+            kind = from_onnx_name(kinds[0])
+        elif kind is None and named and all(one.startswith("tensor(") for one in kinds):
             kind = from_onnx(named)
         result.append(kind)
     return result
@@ -212,14 +214,6 @@ def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
     repeated = last if last is not None and variadic and last.is_homogeneous else None
     fixed = list(formals[:-1]) if variadic else list(formals)
     return [*fixed, *[repeated] * count][:count]
-
-
-_TENSORS: Final = {
-    f"tensor({name.lower()})": from_onnx(number)
-    for name, number in TensorProto.DataType.items()
-    if number != TensorProto.UNDEFINED
-}
-"""Element types, keyed by their names in operator schemas, such as ``tensor(float)``."""
 
 
 def _call_onnx(
@@ -237,15 +231,9 @@ def _call_onnx(
         if type_ is None:
             return nothing
         types[name] = type_
-        if (
-            isinstance(value, AbstractTensor)
-            and _is_passed(value)
-            and value.is_complete
-            and value.type is not None
-        ):
-            assert value.elements is not None
-            if value.elements.dtype.kind in "iufb":
-                numbers[name] = onnx.numpy_helper.from_array(value.elements.astype(value.type.numpy), name)
+        array = value.to_array() if isinstance(value, AbstractTensor) and _is_passed(value) else None
+        if array is not None and array.dtype.kind in "iufb":
+            numbers[name] = onnx.numpy_helper.from_array(array, name)
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, numbers, opset_imports=imports)

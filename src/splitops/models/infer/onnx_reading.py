@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -13,7 +12,7 @@ from onnx import AttributeProto, NodeProto
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor
 from splitops.models.graph.onnx import is_external
 from splitops.models.graph.onnx_functions import Attributes
-from splitops.spec.elements.types import element_type_of, from_onnx
+from splitops.spec.elements.types import from_onnx
 
 
 def to_node_proto(node: ir.Node, attributes: Attributes, unread: Sequence[AttributeProto] = ()) -> NodeProto:
@@ -43,17 +42,10 @@ def infer_constant(attributes: Attributes) -> AbstractTensor | None:
             case ir.AttributeType.TENSOR:
                 return make_abstract_tensor(attribute.value)
             case ir.AttributeType.INT | ir.AttributeType.INTS:
-                return _make_from_numbers(attribute.value, np.int64)
+                return make_abstract_tensor(ir.tensor(np.array(attribute.value, np.int64)))
             case ir.AttributeType.FLOAT | ir.AttributeType.FLOATS:
-                return _make_from_numbers(attribute.value, np.float32)
+                return make_abstract_tensor(ir.tensor(np.array(attribute.value, np.float32)))
     return None
-
-
-def _make_from_numbers(numbers: Any, dtype: type[np.generic]) -> AbstractTensor:
-    value = np.array(numbers, dtype)
-    return AbstractTensor(
-        element_type_of(value.dtype), value.shape, value if value.size <= MAX_ELEMENTS else None
-    )
 
 
 def make_abstract_tensor(tensor: ir.TensorProtocol) -> AbstractTensor:

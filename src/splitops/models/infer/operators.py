@@ -11,6 +11,7 @@ import numpy as np
 from splitops.models.abstract_values import MAX_ELEMENTS, NOTHING, AbstractTensor, AbstractValue
 from splitops.models.ops.operator import Operands, Operator, Spelling, Unknown
 from splitops.spec.elements.types import ElementType, element_type_of
+from splitops.spec.sizes.dims import to_exact
 
 _TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
 _FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
@@ -57,23 +58,17 @@ def _fold(
 ) -> list[AbstractTensor] | None:
     """Compute the outputs. Return None if this fails, an input is unknown, or an output may be too large."""
     for tensor in outputs:
-        exact = [size for size in tensor.shape or () if isinstance(size, int)]
-        if tensor.shape is None or len(exact) < len(tensor.shape) or math.prod(exact) > MAX_ELEMENTS:
+        exact = to_exact(tensor.shape)
+        if exact is None or math.prod(exact) > MAX_ELEMENTS:
             return None
     arrays = []
     for value in inputs:
         if value is None:
             continue
-        if (
-            not isinstance(value, AbstractTensor)
-            or value.elements is None
-            or value.type is None
-            or not value.is_complete
-        ):
+        array = value.to_array() if isinstance(value, AbstractTensor) else None
+        if array is None or (operands.of_layer and array.dtype.name not in _FOLDED_BY_OPENVINO):
             return None
-        if operands.of_layer and value.type.name not in _FOLDED_BY_OPENVINO:
-            return None
-        arrays.append(value.elements.astype(value.type.numpy, copy=False))
+        arrays.append(array)
     assert operator.fold is not None
     try:
         with np.errstate(all="raise" if operands.of_layer else "ignore"):

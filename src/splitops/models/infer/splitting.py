@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,6 @@ from splitops.spec.operators import OperatorSchema
 from splitops.spec.sizes.dims import UNKNOWN, Range
 from splitops.splitting.binding import Binding
 from splitops.splitting.inference import Inference
-
-OnSplit = Callable[[SplitNode], None]
-"""A function that is called with every split node, for example to raise or to collect its error."""
 
 
 def infer_outputs(split_node: SplitNode, inputs: Sequence[AbstractValue]) -> list[AbstractValue]:
@@ -57,15 +54,13 @@ def _split_elements(
     shapes, axis = inference.parts, binding.axis
     if data.elements is None or axis is None or shapes is None:
         return [None] * count
-    sizes = [None if shape is None else shape[axis] for shape in shapes]
-    parts: list[np.ndarray[Any, Any] | None] = []
-    offset: int | None = 0
-    for size in sizes:
-        if offset is None or not isinstance(size, int):
-            parts, offset = [*parts, None], None
-            continue
-        where = (slice(None),) * axis + (slice(offset, offset + size),)
-        parts.append(data.elements[where])
+    parts: list[np.ndarray[Any, Any] | None] = [None] * count
+    offset = 0
+    for index, shape in enumerate(shapes):
+        size = None if shape is None else shape[axis]
+        if not isinstance(size, int):
+            break
+        parts[index] = data.elements[(slice(None),) * axis + (slice(offset, offset + size),)]
         offset += size
     return parts
 

@@ -6,7 +6,7 @@ conversions in both directions, simplification and the op builders use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -29,16 +29,12 @@ from splitops.models.ops.squeeze import SQUEEZE, UNSQUEEZE
 from splitops.models.ops.transpose import TRANSPOSE
 from splitops.models.ops.windows import WINDOWS
 
-SHAPE_OPS: Final = (
-    *(CONCAT, CONVERT, GATHER, RESHAPE, SHAPE, SLICE, SQUEEZE, TRANSPOSE, UNSQUEEZE),
-    *ARITHMETIC_OF_SIZES,
-)
-"""Operators that move data or compute sizes. Their outputs are tracked even if they are only partly known."""
 OPERATORS: Final[tuple[Operator, ...]] = (
-    *(*SHAPE_OPS, *ELEMENTWISE, CONVERT_LIKE, FLATTEN, SIZE, STRIDED_SLICE),
-    *(*COPYING, *MATRICES, *ONNX_ONLY, *POSITIONS, *REDUCTIONS, *WINDOWS),
+    *(CONCAT, CONVERT, CONVERT_LIKE, FLATTEN, GATHER, RESHAPE, SHAPE, SIZE, SLICE, SQUEEZE, STRIDED_SLICE),
+    *(TRANSPOSE, UNSQUEEZE, *ARITHMETIC_OF_SIZES, *COPYING, *ELEMENTWISE, *MATRICES, *ONNX_ONLY),
+    *(*POSITIONS, *REDUCTIONS, *WINDOWS),
 )
-"""All operators, including :data:`SHAPE_OPS`."""
+"""All operators that splitops understands."""
 
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx
@@ -53,25 +49,21 @@ BY_LAYER: Final[Mapping[str, Operator]] = {
 @lru_cache(maxsize=1024)  # bounded, because names come from files
 def find_node_spelling(name: str, opset: int) -> tuple[Operator, Spelling] | None:
     """Return the operator of a node and its :class:`Spelling` at an opset, or None if there is none."""
-    return _find(BY_NODE, lambda operator: operator.onnx, name, opset)
+    operator = BY_NODE.get(name)
+    return None if operator is None else _find(operator, operator.onnx, name, opset)
 
 
 @lru_cache(maxsize=1024)
 def find_layer_spelling(name: str, version: str) -> tuple[Operator, Spelling] | None:
     """Return a layer's operator and its :class:`Spelling` in an operation set, or None if there is none."""
-    number = parse_operation_set(version)
-    return None if number is None else _find(BY_LAYER, lambda operator: operator.openvino, name, number)
+    operator, number = BY_LAYER.get(name), parse_operation_set(version)
+    if operator is None or number is None:
+        return None
+    return _find(operator, operator.openvino, name, number)
 
 
 def _find(
-    table: Mapping[str, Operator],
-    spellings: Callable[[Operator], Sequence[Spelling]],
-    name: str,
-    version: int,
+    operator: Operator, spellings: Sequence[Spelling], name: str, version: int
 ) -> tuple[Operator, Spelling] | None:
-    operator = table.get(name)
-    if operator is not None:
-        for spelling in spellings(operator):
-            if spelling.since <= version and spelling.name == name:
-                return operator, spelling
-    return None
+    found = (one for one in spellings if one.since <= version and one.name == name)
+    return next(((operator, spelling) for spelling in found), None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor, Entry, Value
-from splitops.models.ops.integer_math import ARITHMETIC, apply, compare_equal
+from splitops.models.ops.integer_math import add, apply, choose, compare_equal, divide, multiply, subtract
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -33,8 +33,6 @@ from splitops.spec.elements.types import ELEMENT_TYPES, ElementType
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
 
 BROADCAST: Final = {"broadcast": Attribute(as_name, "numpy", "auto_broadcast")}
 """How a layer broadcasts its inputs. Since opset 7, ONNX always broadcasts as NumPy does."""
@@ -70,7 +68,7 @@ def _infer(
     return infer_result(tensors[0], result.shape, compute, result.type)
 
 
-def divide(operands: Operands, left: Any, right: Any) -> Any:
+def _fold_division(operands: Operands, left: Any, right: Any) -> Any:
     """Divide two arrays. Integer quotients are rounded towards zero, or down with the operand ``floors``."""
     if left.dtype.kind == "f":
         return left / right
@@ -82,22 +80,19 @@ def divide(operands: Operands, left: Any, right: Any) -> Any:
     return down + ((left % right != 0) & ((left < 0) != (right < 0))).astype(down.dtype)
 
 
-def _adapt_layer(
-    operator: str, writer: NodeWriter, layer: Layer, operands: dict[str, Any]
-) -> dict[str, Any] | ir.Value:
-    sources, mode = operands["values"], layer.get_attribute("auto_broadcast")
-    require(
-        mode in (None, "numpy", "none"), f"{layer} has auto_broadcast = {mode!r}, which ONNX cannot express"
-    )
+def _adapt_layer(operator: str, writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+    sources, mode = operands["values"], writer.layer.get_attribute("auto_broadcast")
+    same = mode in (None, "numpy", "none")
+    require(writer, same, f"has auto_broadcast = {mode!r}, which ONNX cannot express")
     types = {writer.find_type(source) for source in sources}
     if not types <= NUMBERS and operator != "Equal":
         names = ", ".join(sorted(map(str, types)))
         if types <= _BYTES and operator in ("Add", "Sub", "Mul"):
             raise ModelError(
-                f"{layer} of {names} has two results on overflow: OpenVINO saturates when it runs and can "
-                "wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
+                f"{writer.layer} of {names} has two results on overflow: OpenVINO saturates when it runs and "
+                "can wrap around when it folds constants. ONNX wraps around. Convert the inputs to int32"
             )
-        raise ModelError(f"{layer} of {names} is not specified to be the same in ONNX")
+        raise ModelError(f"{writer.layer} of {names} is not specified to be the same in ONNX")
     if operands.pop("floors", False) and types <= SIZES:
         return _divide_down(writer, sources)
     return operands
@@ -116,13 +111,19 @@ def add_broadcast(reader: Reader, operands: dict[str, Any]) -> dict[str, Any]:
     return {**operands, "broadcast": "numpy"}
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
-    types = {None if value is None else reader.find_type(value) for value in node.inputs}
-    return len(node.inputs) == 2 and len(types) == 1 and types <= NUMBERS
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
+    values = operands["values"]
+    types = {None if value is None else reader.find_type(value) for value in values}
+    return len(values) == 2 and len(types) == 1 and types <= NUMBERS
 
 
-def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operator:
-    truth = BOOL if onnx == "Equal" else None
+def _make_operator(
+    onnx: str,
+    openvino: str,
+    operation: Callable[[Entry, Entry], Entry],
+    fold: Callable[..., Any],
+    result: ElementType | None = None,
+) -> Operator:
     towards_zero: Mapping[str, Any] = {"floors": False} if onnx == "Div" else {}
     legacy = {} if onnx in ("Min", "Max") else {"broadcast": 0}
     floors = {"floors": Attribute(as_flag, default=True, name="m_pythondiv")} if onnx == "Div" else {}
@@ -133,9 +134,9 @@ def _make_operator(onnx: str, openvino: str, fold: Callable[..., Any]) -> Operat
         ),
         openvino=(Spelling(openvino, "values*", BROADCAST | floors),),
         role=Role.SUM if onnx == "Add" else None,
-        infer=partial(_infer, compare_equal if truth else ARITHMETIC[onnx], truth),
+        infer=partial(_infer, operation, result),
         fold=fold,
-        result=truth,
+        result=result,
         converts=True,
         adapt_layer=partial(_adapt_layer, onnx),
         adapt_node=add_broadcast,
@@ -153,11 +154,11 @@ def _reduce(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ARITHMETIC_OF_SIZES: Final = (
-    _make_operator("Add", "Add", _reduce(np.add)),
-    _make_operator("Sub", "Subtract", _reduce(np.subtract)),
-    _make_operator("Mul", "Multiply", _reduce(np.multiply)),
-    _make_operator("Div", "Divide", divide),
-    _make_operator("Min", "Minimum", _reduce(np.minimum)),
-    _make_operator("Max", "Maximum", _reduce(np.maximum)),
-    _make_operator("Equal", "Equal", _reduce(np.equal)),
+    _make_operator("Add", "Add", add, _reduce(np.add)),
+    _make_operator("Sub", "Subtract", subtract, _reduce(np.subtract)),
+    _make_operator("Mul", "Multiply", multiply, _reduce(np.multiply)),
+    _make_operator("Div", "Divide", divide, _fold_division),
+    _make_operator("Min", "Minimum", partial(choose, min), _reduce(np.minimum)),
+    _make_operator("Max", "Maximum", partial(choose, max), _reduce(np.maximum)),
+    _make_operator("Equal", "Equal", compare_equal, _reduce(np.equal), BOOL),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from splitops.models.ops.operator import (
 )
 from splitops.models.ops.shapes import concatenate
 from splitops.models.ops.writing import NodeWriter, require
-
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -44,9 +41,9 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(tracked, shape, join, types.pop() if types else None)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     types = {str(kind) for value in operands["values"] if (kind := writer.find_type(value)) is not None}
-    require(len(types) < 2, f"{layer} joins {' and '.join(sorted(types))}")
+    require(writer, len(types) < 2, f"joins {' and '.join(sorted(types))}")
     return operands
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from splitops.errors import ModelError
 from splitops.models.ops import find_layer_spelling, find_node_spelling
@@ -20,7 +17,6 @@ from splitops.models.ops.writing import (
     require_broadcast,
     require_types,
 )
-from splitops.spec.elements.types import element_type_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,10 +30,6 @@ def find_converter(layer: Layer) -> Operator | None:
     if match is None or not match[0].converts:
         return None
     operator, spelling = match
-    if any(
-        (layer.get_attribute(name) or str(value)) != str(value) for name, value in spelling.demands.items()
-    ):
-        return None
     listed = spelling.versions is None or int(layer.version.removeprefix("opset")) in spelling.versions
     return operator if listed else None
 
@@ -47,12 +39,13 @@ def get_opset(operator: Operator) -> int:
     return max(operator.onnx[-1].since, ONNX_OPSET)
 
 
-def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def convert_layer(writer: NodeWriter, *sources: ir.Value) -> ir.Value:
     """Write a layer as nodes, and return its output. :func:`find_converter` must return an operator for it.
 
     Raises:
         ModelError: an attribute or a type differs in ONNX, or ONNX requires an input to be constant.
     """
+    layer = writer.layer
     match = find_layer_spelling(layer.type, layer.version)
     assert match is not None
     operator, spelling = match
@@ -63,13 +56,13 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         rest = "" if ";" in error.message else ", which ONNX cannot express"
         raise ModelError(f"{layer} has {error.message}{rest}") from error
     if operator.types is not None:
-        require_types(writer, layer, sources, operator.types)
+        require_types(writer, sources, operator.types)
     if operands.pop("broadcast", None) is not None:
-        require_broadcast(layer)
+        require_broadcast(writer)
     if sources and writer.find_type(sources[0]) in operator.identity_types:
         return writer.add("Identity", sources[:1])
     if operator.adapt_layer is not None:
-        adapted = operator.adapt_layer(writer, layer, operands)
+        adapted = operator.adapt_layer(writer, operands)
         if not isinstance(adapted, dict):
             return adapted
         operands = adapted
@@ -77,9 +70,7 @@ def convert_layer(writer: NodeWriter, layer: Layer, sources: Sequence[ir.Value])
         value = operands.get(name)
         if value is not None and hasattr(value, "producer"):
             one = attribute.read is as_integer
-            operands[name] = (
-                read_axis(writer, layer, value) if one else read_integers(writer, layer, value, name)
-            )
+            operands[name] = read_axis(writer, value) if one else read_integers(writer, value, name)
     inputs, attributes = target.write(operands, lambda value, _: writer.add_ints(value))
     return writer.add(target.name, inputs, attributes)
 
@@ -96,7 +87,7 @@ def can_convert_node(reader: Reader, node: ir.Node, opset: int) -> bool:
             return False
     operands = _read_layer_operands(operator, spelling, reader, node)
     return operands is not None and (
-        operator.can_convert_node is None or operator.can_convert_node(reader, node, operands)
+        operator.can_convert_node is None or operator.can_convert_node(reader, operands)
     )
 
 
@@ -120,18 +111,13 @@ def _read_layer_operands(
     return adapted if adapted is not None and operator.openvino[0].can_write(adapted) else None
 
 
-def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> Output:
-    """Write a node as a layer, and return its output. :func:`can_convert_node` must be true for it."""
+def convert_node(writer: LayerWriter, node: ir.Node, opset: int) -> tuple[Output, ...]:
+    """Write a node as a layer, and return its outputs. :func:`can_convert_node` must be true for it."""
     match = find_node_spelling(node.op_type, opset)
     assert match is not None
     operands, spelling = _read_layer_operands(*match, writer, node), match[0].openvino[0]
     assert operands is not None
-
-    def add_constant(value: Any, _: str) -> Any:
-        kind = element_type_of(value.dtype) if isinstance(value, np.ndarray) else None
-        return writer.add_integers(value, kind)
-
-    inputs, data = spelling.write(operands, add_constant)
+    inputs, data = spelling.write(operands, lambda value, _: writer.add_integers(value))
     number = max(spelling.versions) if spelling.versions is not None else spelling.since
     kind = match[0].result or operands.get("type")
-    return writer.add_layer(node, spelling.name, inputs, data or None, version=f"opset{number}", kind=kind)
+    return writer.add_layer(node, spelling.name, inputs, data, version=number, kind=kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,21 +19,18 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_name,
+    as_type,
     infer_result,
 )
-from splitops.models.ops.writing import NodeWriter, Reader
-from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx, from_openvino
+from splitops.models.ops.writing import FLOATS, INTEGERS, LOGICAL, SIZES, NodeWriter, Reader
+from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
-
-_SIZES: Final = frozenset({"int32", "int64"})
-_INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_HALVES: Final = frozenset({"float16", "bfloat16"})
-_TYPES: Final = _INTEGERS | _HALVES | {"bool", "float32", "float64"}
-_WITHIN_FLOAT32: Final = _HALVES | {"bool", "float32", "int8", "uint8", "int16", "uint16"}
+_HALVES: Final = frozenset(ELEMENT_TYPES[name] for name in ("float16", "bfloat16"))
+_TYPES: Final = INTEGERS | FLOATS | LOGICAL
+_WITHIN_FLOAT32: Final = {kind for kind in _TYPES if kind.bits <= 16} | {ELEMENT_TYPES["float32"]}
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -46,7 +44,7 @@ def _infer(operands: Operands) -> AbstractTensor:
         elements = operands.get_elements()
         if not data.is_complete:
             # A partly known element is an integer that narrower types may not be able to represent.
-            if target.name not in _SIZES:
+            if target not in SIZES:
                 raise Unknown("an element is unknown")
             return elements
         if not operands.of_layer:
@@ -66,75 +64,47 @@ def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool
     """
     if source is None or source is target:
         return source is target
-    if target.name in _HALVES:
-        return source.name in _WITHIN_FLOAT32
-    return source.name in _TYPES and target.name in _TYPES
+    if target in _HALVES:
+        return source in _WITHIN_FLOAT32
+    return source in _TYPES and target in _TYPES
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> ir.Value:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> ir.Value:
     source, target = writer.find_type(operands["data"]), operands["type"]
     if target.onnx_number is None or not _is_same_conversion(source, target):
         raise ModelError(f"Convert from {source} to {target} is not the same in ONNX")
     return writer.cast(operands["data"], target)
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
     return _is_same_conversion(reader.find_type(operands["data"]), operands["type"])
 
 
-def _read_type_number(value: Any) -> ElementType:
-    return _require_type(from_onnx(as_integer(value)), value)
+def _find_by_number(value: Any) -> ElementType | None:
+    return from_onnx(as_integer(value))
 
 
-def _read_type_name(value: Any) -> ElementType:
-    return _require_type(next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None), value)
+def _find_by_name(value: Any) -> ElementType | None:
+    return next((kind for kind in ELEMENT_TYPES.values() if kind.onnx == value), None)
 
 
-def _read_precision(value: Any) -> ElementType:
-    return _require_type(from_openvino(value), value)
-
-
-def _require_type(kind: ElementType | None, value: Any) -> ElementType:
-    if kind is None:
-        raise ValueError(f"{value!r} is not an element type")
-    return kind
-
-
-_NUMBER: Final = Attribute(_read_type_number, name="to", write=lambda kind: kind.onnx_number)
+_TO: Final = {
+    "type": Attribute(partial(as_type, find=_find_by_number), name="to", write=lambda kind: kind.onnx_number)
+}
+_TO_NAME: Final = {
+    "type": Attribute(partial(as_type, find=_find_by_name), name="to", write=lambda kind: kind.onnx)
+}
+_DESTINATION: Final = {"type": Attribute(as_type, name="destination_type", write=lambda kind: kind.openvino)}
+_SATURATE: Final = {"saturate": Attribute(as_flag, default=True)}
 _EXACT: Final = {"saturate": True, "round_mode": "up"}
 CONVERT: Final = Operator(
     onnx=(
-        Spelling(
-            "Cast",
-            attributes={
-                "type": _NUMBER,
-                "saturate": Attribute(as_flag, default=True),
-                "round_mode": Attribute(as_name, "up"),
-            },
-            since=24,
-        ),
-        Spelling(
-            "Cast",
-            attributes={"type": _NUMBER, "saturate": Attribute(as_flag, default=True)},
-            since=19,
-            fixed={"round_mode": "up"},
-        ),
-        Spelling("Cast", attributes={"type": _NUMBER}, since=6, fixed=_EXACT),
-        Spelling(
-            "Cast",
-            attributes={"type": Attribute(_read_type_name, name="to", write=lambda kind: kind.onnx)},
-            fixed=_EXACT,
-        ),
+        Spelling("Cast", "data", _TO | _SATURATE | {"round_mode": Attribute(as_name, "up")}, since=24),
+        Spelling("Cast", "data", _TO | _SATURATE, since=19, fixed={"round_mode": "up"}),
+        Spelling("Cast", "data", _TO, since=6, fixed=_EXACT),
+        Spelling("Cast", "data", _TO_NAME, fixed=_EXACT),
     ),
-    openvino=(
-        Spelling(
-            "Convert",
-            attributes={
-                "type": Attribute(_read_precision, name="destination_type", write=lambda kind: kind.openvino)
-            },
-            fixed=_EXACT,
-        ),
-    ),
+    openvino=(Spelling("Convert", "data", _DESTINATION, fixed=_EXACT),),
     infer=_infer,
     converts=True,
     adapt_layer=_adapt_layer,

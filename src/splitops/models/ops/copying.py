@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, Entry
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -18,10 +18,11 @@ from splitops.models.ops.operator import (
     Unknown,
     as_integers,
     as_name,
+    as_type,
 )
-from splitops.models.ops.shapes import broadcast, count_range, normalise_axis, to_size
-from splitops.spec.elements.types import ElementType, from_openvino
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.models.ops.shapes import broadcast, count_range, read_axes, to_size
+from splitops.spec.elements.types import ElementType
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape, to_exact
 
 
 def check_size(shape: Any) -> None:
@@ -47,8 +48,8 @@ def _infer_expand(operands: Operands) -> AbstractTensor:
 
 def _fill(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTensor:
     """Return a tensor of equal elements, which are tracked if the shape is known and small."""
-    exact = [size for size in shape if isinstance(size, int)]
-    if len(exact) < len(shape) or math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is None or math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(kind, shape)
     elements = np.empty(exact, object)
     elements.fill(element)
@@ -103,7 +104,7 @@ def _infer_tile(operands: Operands) -> AbstractTensor:
     rank = max(len(shape), len(repeats))
     padded = (1,) * (rank - len(shape)) + shape
     counts: list[Entry] = [1] * (rank - len(repeats)) + repeats
-    sizes = [to_size(ARITHMETIC["Mul"](*pair)) for pair in zip(padded, counts, strict=True)]
+    sizes = [to_size(multiply(*pair)) for pair in zip(padded, counts, strict=True)]
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
@@ -122,33 +123,31 @@ TILE: Final = Operator(
 # Pad
 
 
+def read_pads(operands: Operands) -> tuple[list[Any], list[Any]]:
+    """Return the padding before and after each axis. Unknown entries are None."""
+    if "pads" not in operands:
+        return operands.get_entries("begins"), operands.get_entries("ends")
+    pads = operands.get_entries("pads")
+    return pads[: len(pads) // 2], pads[len(pads) // 2 :]
+
+
 def _infer_pad(operands: Operands) -> AbstractTensor:
     sizes: list[Dim] = list(operands.get_shape())
-    if "pads" in operands:
-        pads = operands.get_entries("pads")
-        before, after = pads[: len(pads) // 2], pads[len(pads) // 2 :]
-    else:
-        before, after = operands.get_entries("begins"), operands.get_entries("ends")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(sizes))
+    (before, after), axes = read_pads(operands), read_axes(operands, len(sizes))
     if not len(before) == len(after) == len(axes):
         raise Unknown(f"{len(before)} pads before and {len(after)} after {len(axes)} axes")
-    plus = ARITHMETIC["Add"]
     for axis, first, last in zip(axes, before, after, strict=True):
-        at = normalise_axis(axis, len(sizes))
-        sizes[at] = to_size(plus(sizes[at], plus(first, last)))
+        sizes[axis] = to_size(add(sizes[axis], add(first, last)))
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
 def _fold_pad(operands: Operands, data: Any, *_: Any) -> Any:
     if "axes" in operands:
         raise Unknown("some axes")
-    if "pads" in operands:
-        begins, ends = operands.get_array("pads").reshape(2, -1)
-    else:
-        begins, ends = operands.get_array("begins"), operands.get_array("ends")
+    begins, ends = read_pads(operands)
     if min(*begins, *ends, 0) < 0:
         raise ValueError("crops")
-    widths = [(int(first), int(last)) for first, last in zip(begins, ends, strict=True)]
+    widths = list(zip(begins, ends, strict=True))
     check_size([size + first + last for size, (first, last) in zip(data.shape, widths, strict=True)])
     mode = operands["mode"]
     if mode == "constant":
@@ -213,18 +212,10 @@ def _fold_range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
     return np.array(counts, start.dtype if kind is None else kind.numpy)
 
 
-def read_type(value: Any) -> ElementType:
-    """Parse an element type of OpenVINO IR, such as ``i64``."""
-    kind = from_openvino(value)
-    if kind is None:
-        raise ValueError(f"{value!r} is not an element type")
-    return kind
-
-
 RANGE: Final = Operator(
     onnx=(Spelling("Range", "start limit step", since=11),),
     openvino=(
-        Spelling("Range", "start limit step", {"type": Attribute(read_type, name="output_type")}, since=4),
+        Spelling("Range", "start limit step", {"type": Attribute(as_type, name="output_type")}, since=4),
         Spelling("Range", "start limit step"),
     ),
     infer=_infer_range,
@@ -239,15 +230,14 @@ def _infer_resize(operands: Operands) -> AbstractTensor:
     shape: list[Dim] = list(operands.get_shape())
     if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
         raise Unknown("the output size is adjusted")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(shape))
-    places = [normalise_axis(axis, len(shape)) for axis in axes]
+    axes = read_axes(operands, len(shape))
     by = operands.get("by")
     if by is None:  # in ONNX, an empty input counts as absent
         by = "sizes" if "sizes" in operands and len(operands.get_entries("sizes")) else "scales"
     entries = operands.get_entries("goal" if "goal" in operands else by)
-    if len(entries) != len(places):
-        raise Unknown(f"{len(entries)} {by} of {len(places)} axes")
-    for axis, entry in zip(places, entries, strict=True):
+    if len(entries) != len(axes):
+        raise Unknown(f"{len(entries)} {by} of {len(axes)} axes")
+    for axis, entry in zip(axes, entries, strict=True):
         shape[axis] = to_size(entry) if by == "sizes" else _scale(shape[axis], entry)
     return AbstractTensor(operands.get_type(), tuple(shape))
 
@@ -259,8 +249,8 @@ def _scale(size: Dim, factor: Entry) -> Dim:
     exact = Fraction(factor)
     if exact.denominator > _MAX_FACTOR:
         return UNKNOWN
-    whole = ARITHMETIC["Mul"](size, exact.numerator)
-    return to_size(whole if exact.denominator == 1 else ARITHMETIC["Div"](whole, exact.denominator))
+    whole = multiply(size, exact.numerator)
+    return to_size(whole if exact.denominator == 1 else divide(whole, exact.denominator))
 
 
 _MAX_FACTOR: Final = 256

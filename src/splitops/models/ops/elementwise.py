@@ -14,7 +14,7 @@ import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, Entry, Value
 from splitops.models.ops.arithmetic import BROADCAST, add_broadcast, infer_broadcast
-from splitops.models.ops.integer_math import ARITHMETIC, apply
+from splitops.models.ops.integer_math import apply, compute_remainder
 from splitops.models.ops.operator import (
     Attribute,
     Fold,
@@ -26,7 +26,6 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_name,
-    as_number,
     infer_result,
 )
 from splitops.models.ops.shapes import broadcast
@@ -34,6 +33,7 @@ from splitops.models.ops.writing import BOOL, FLOATS, INT64, INTEGERS, LOGICAL, 
 from splitops.spec.elements.types import ElementType
 
 _MAX_EXPONENT: Final = 64
+_PAIR: Final = "data other"
 COMPARED: Final = INTEGERS | FLOATS
 
 
@@ -43,15 +43,12 @@ def infer_same(operands: Operands, kind: ElementType | None = None) -> AbstractT
     return AbstractTensor(kind or data.type, data.shape)
 
 
-def _infer_identity(operands: Operands) -> AbstractTensor:
-    return operands.get_tensor()
-
-
-def _make_unary(
+def _make_operator(
     openvino: str,
     onnx: str | None = None,
     fold: Fold | None = None,
     *,
+    inputs: str = "data",
     since: int = 7,
     types: frozenset[ElementType] = FLOATS,
     attributes: Mapping[str, tuple[Attribute, Attribute]] | None = None,
@@ -59,39 +56,22 @@ def _make_unary(
     result: ElementType | None = None,
     identity_types: frozenset[ElementType] = frozenset(),
 ) -> Operator:
-    """Build a unary operator. ``attributes`` maps operands to the attributes of the layer and the node."""
-    pairs = (attributes or {}).items()
+    """Build an operator with one or two inputs that means the same in both dialects.
+
+    ``attributes`` maps operands to the attributes of the layer and the node.
+    """
+    pairs, is_binary = (attributes or {}).items(), inputs == _PAIR
+    layer = BROADCAST if is_binary else {name: pair[0] for name, pair in pairs}
     return Operator(
-        onnx=(Spelling(onnx or openvino, "data", {name: pair[1] for name, pair in pairs}, since=since),),
-        openvino=(Spelling(openvino, "data", {name: pair[0] for name, pair in pairs}, versions=versions),),
-        infer=partial(infer_same, kind=result),
+        onnx=(Spelling(onnx or openvino, inputs, {name: pair[1] for name, pair in pairs}, since=since),),
+        openvino=(Spelling(openvino, inputs, layer, versions=versions),),
+        infer=partial(infer_pair if is_binary else infer_same, kind=result),
         fold=fold,
         result=result,
         types=types,
         converts=True,
+        adapt_node=add_broadcast if is_binary else None,
         identity_types=identity_types,
-    )
-
-
-def _make_binary(
-    openvino: str,
-    onnx: str | None,
-    fold: Fold | None,
-    *,
-    since: int = 7,
-    types: frozenset[ElementType] = FLOATS,
-    versions: tuple[int, ...] = (1,),
-    result: ElementType | None = None,
-) -> Operator:
-    return Operator(
-        onnx=(Spelling(onnx or openvino, "data other", since=since, demands={}),),
-        openvino=(Spelling(openvino, "data other", BROADCAST, versions=versions),),
-        infer=partial(infer_pair, kind=result),
-        fold=fold,
-        result=result,
-        types=types,
-        converts=True,
-        adapt_node=add_broadcast,
     )
 
 
@@ -162,13 +142,13 @@ def _infer_modulo(operands: Operands) -> AbstractTensor:
     def compute() -> Value:
         if result.type is not INT64:
             raise Unknown("only 64-bit integers are partly tracked")
-        return apply(ARITHMETIC["Mod"], operands.get_elements(), operands.get_elements("other"))
+        return apply(compute_remainder, operands.get_elements(), operands.get_elements("other"))
 
     return infer_result(operands.get_tensor(), result.shape, compute, result.type)
 
 
 _AXIS: Final = {"axis": (Attribute(as_integer, 1), Attribute(as_integer, -1))}
-_ALPHA: Final = {"alpha": (Attribute(as_number), Attribute(as_number, 1.0))}
+_ALPHA: Final = {"alpha": (Attribute(float), Attribute(float, 1.0))}
 _APPROXIMATE: Final = {
     "approximate": (
         Attribute({"erf": "none", "tanh": "tanh"}, "none", "approximation_mode"),
@@ -178,73 +158,69 @@ _APPROXIMATE: Final = {
 _erf: Final = np.vectorize(math.erf, otypes=[np.float64])
 
 UNARY: Final = (
-    _make_unary("Abs", fold=_apply(np.abs), types=NUMBERS),
-    _make_unary("Acos", fold=_round_once(np.arccos)),
-    _make_unary("Acosh", fold=_round_once(np.arccosh), since=9, versions=(4,)),
-    _make_unary("Asin", fold=_round_once(np.arcsin)),
-    _make_unary("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
-    _make_unary("Atan", fold=_round_once(np.arctan)),
-    _make_unary("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
-    _make_unary(
+    _make_operator("Abs", fold=_apply(np.abs), types=NUMBERS),
+    _make_operator("Acos", fold=_round_once(np.arccos)),
+    _make_operator("Acosh", fold=_round_once(np.arccosh), since=9, versions=(4,)),
+    _make_operator("Asin", fold=_round_once(np.arcsin)),
+    _make_operator("Asinh", fold=_round_once(np.arcsinh), since=9, versions=(4,)),
+    _make_operator("Atan", fold=_round_once(np.arctan)),
+    _make_operator("Atanh", fold=_round_once(np.arctanh), since=9, versions=(4,)),
+    _make_operator(
         "Ceiling", "Ceil", _round_once(np.ceil, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
     ),
-    _make_unary("Cos", fold=_round_once(np.cos)),
-    _make_unary("Cosh", fold=_round_once(np.cosh), since=9),
-    _make_unary("Elu", attributes=_ALPHA),
-    _make_unary("Erf", fold=_round_once(_erf), since=9),
-    _make_unary("Exp", fold=_round_once(np.exp)),
-    _make_unary(
+    _make_operator("Cos", fold=_round_once(np.cos)),
+    _make_operator("Cosh", fold=_round_once(np.cosh), since=9),
+    _make_operator("Elu", attributes=_ALPHA),
+    _make_operator("Erf", fold=_round_once(_erf), since=9),
+    _make_operator("Exp", fold=_round_once(np.exp)),
+    _make_operator(
         "Floor", fold=_round_once(np.floor, exact=True), types=FLOATS | INTEGERS, identity_types=INTEGERS
     ),
-    _make_unary("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
-    _make_unary("HSwish", "HardSwish", since=14, versions=(4,)),
-    _make_unary("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
-    _make_unary("Log", fold=_round_once(np.log)),
-    _make_unary("LogicalNot", "Not", _apply(np.logical_not), since=1, types=LOGICAL),
-    _make_unary("Mish", since=18, versions=(4,)),
-    _make_unary("Negative", "Neg", _apply(np.negative), types=NUMBERS),
-    _make_unary("ReLU", "Relu", lambda operands, data: np.maximum(data, np.zeros((), data.dtype))),
-    _make_unary("Sigmoid", fold=_round_once(lambda data: 1 / (1 + np.exp(-data)))),
-    _make_unary("Sign", fold=_apply(np.sign), since=9, types=NUMBERS),
-    _make_unary("Sin", fold=_round_once(np.sin)),
-    _make_unary("Sinh", fold=_round_once(np.sinh), since=9),
-    _make_unary("SoftPlus", "Softplus", versions=(4,)),
-    _make_unary("SoftSign", "Softsign", versions=(9,)),
-    _make_unary("Sqrt", fold=_round_once(np.sqrt, exact=True)),
-    _make_unary("Tan", fold=_round_once(np.tan)),
-    _make_unary("Tanh", fold=_round_once(np.tanh)),
-    _make_unary("SoftMax", "Softmax", since=13, attributes=_AXIS, versions=(1, 8)),
-    _make_unary("LogSoftmax", since=13, attributes=_AXIS, versions=(5,)),
-    _make_unary("BitwiseNot", since=18, types=INTEGERS, versions=(13,), fold=_apply(np.invert)),
+    _make_operator("Gelu", since=20, attributes=_APPROXIMATE, versions=(2, 7)),
+    _make_operator("HSwish", "HardSwish", since=14, versions=(4,)),
+    _make_operator("IsNaN", fold=_apply(np.isnan), since=9, versions=(10,), result=BOOL),
+    _make_operator("Log", fold=_round_once(np.log)),
+    _make_operator("LogicalNot", "Not", _apply(np.logical_not), since=1, types=LOGICAL),
+    _make_operator("Mish", since=18, versions=(4,)),
+    _make_operator("Negative", "Neg", _apply(np.negative), types=NUMBERS),
+    _make_operator("ReLU", "Relu", lambda operands, data: np.maximum(data, np.zeros((), data.dtype))),
+    _make_operator("Sigmoid", fold=_round_once(lambda data: 1 / (1 + np.exp(-data)))),
+    _make_operator("Sign", fold=_apply(np.sign), since=9, types=NUMBERS),
+    _make_operator("Sin", fold=_round_once(np.sin)),
+    _make_operator("Sinh", fold=_round_once(np.sinh), since=9),
+    _make_operator("SoftPlus", "Softplus", versions=(4,)),
+    _make_operator("SoftSign", "Softsign", versions=(9,)),
+    _make_operator("Sqrt", fold=_round_once(np.sqrt, exact=True)),
+    _make_operator("Tan", fold=_round_once(np.tan)),
+    _make_operator("Tanh", fold=_round_once(np.tanh)),
+    _make_operator("SoftMax", "Softmax", since=13, attributes=_AXIS, versions=(1, 8)),
+    _make_operator("LogSoftmax", since=13, attributes=_AXIS, versions=(5,)),
+    _make_operator("BitwiseNot", since=18, types=INTEGERS, versions=(13,), fold=_apply(np.invert)),
 )
 
+_binary: Final = partial(_make_operator, inputs=_PAIR)
 BINARY: Final = (
-    _make_binary("Power", "Pow", _fold_power),
-    _make_binary("Greater", None, _apply(np.greater), types=COMPARED, result=BOOL),
-    _make_binary(
+    _binary("Power", "Pow", _fold_power),
+    _binary("Greater", fold=_apply(np.greater), types=COMPARED, result=BOOL),
+    _binary(
         "GreaterEqual", "GreaterOrEqual", _apply(np.greater_equal), since=12, types=COMPARED, result=BOOL
     ),
-    _make_binary("Less", None, _apply(np.less), types=COMPARED, result=BOOL),
-    _make_binary("LessEqual", "LessOrEqual", _apply(np.less_equal), since=12, types=COMPARED, result=BOOL),
-    _make_binary("LogicalAnd", "And", _apply(np.logical_and), types=LOGICAL),
-    _make_binary("LogicalOr", "Or", _apply(np.logical_or), types=LOGICAL),
-    _make_binary("LogicalXor", "Xor", _apply(np.logical_xor), types=LOGICAL, versions=(2,)),
-    _make_binary("BitwiseAnd", None, _apply(np.bitwise_and), since=18, types=INTEGERS, versions=(13,)),
-    _make_binary("BitwiseOr", None, _apply(np.bitwise_or), since=18, types=INTEGERS, versions=(13,)),
-    _make_binary("BitwiseXor", None, _apply(np.bitwise_xor), since=18, types=INTEGERS, versions=(13,)),
+    _binary("Less", fold=_apply(np.less), types=COMPARED, result=BOOL),
+    _binary("LessEqual", "LessOrEqual", _apply(np.less_equal), since=12, types=COMPARED, result=BOOL),
+    _binary("LogicalAnd", "And", _apply(np.logical_and), types=LOGICAL),
+    _binary("LogicalOr", "Or", _apply(np.logical_or), types=LOGICAL),
+    _binary("LogicalXor", "Xor", _apply(np.logical_xor), types=LOGICAL, versions=(2,)),
+    _binary("BitwiseAnd", fold=_apply(np.bitwise_and), since=18, types=INTEGERS, versions=(13,)),
+    _binary("BitwiseOr", fold=_apply(np.bitwise_or), since=18, types=INTEGERS, versions=(13,)),
+    _binary("BitwiseXor", fold=_apply(np.bitwise_xor), since=18, types=INTEGERS, versions=(13,)),
 )
-
-
-def _make_spelling(
-    name: str, inputs: str = "data", /, attributes: Mapping[str, Attribute] | None = None
-) -> tuple[Spelling, ...]:
-    return (Spelling(name, inputs, attributes or {}),)
 
 
 def _make_layer_pair(name: str, fold: Fold | None = None, *, result: ElementType | None = None) -> Operator:
     """Build a binary operator that only OpenVINO has."""
-    spelling = _make_spelling(name, "data other", BROADCAST)
-    return Operator(openvino=spelling, infer=partial(infer_pair, kind=result), fold=fold)
+    return Operator(
+        openvino=(Spelling(name, _PAIR, BROADCAST),), infer=partial(infer_pair, kind=result), fold=fold
+    )
 
 
 def _infer_select(operands: Operands) -> AbstractTensor:
@@ -274,7 +250,7 @@ def _infer_prelu(operands: Operands) -> AbstractTensor:
     return AbstractTensor(operands.get_type(), broadcast(shape, operands.get_shape("slope")))
 
 
-_LIMITS: Final = {"min": Attribute(as_number), "max": Attribute(as_number)}
+_LIMITS: Final = {"min": Attribute(float), "max": Attribute(float)}
 
 OTHERS: Final = (
     Operator(
@@ -288,32 +264,29 @@ OTHERS: Final = (
     ),
     Operator(
         onnx=(Spelling("Where", "condition data other", since=9),),
-        openvino=_make_spelling("Select", "condition data other", BROADCAST),
+        openvino=(Spelling("Select", "condition data other", BROADCAST),),
         infer=_infer_select,
     ),
     Operator(
         onnx=(
             Spelling("Clip", "data min? max?", since=11),
-            Spelling(
-                "Clip",
-                attributes={"min": Attribute(as_number, None), "max": Attribute(as_number, None)},
-            ),
+            Spelling("Clip", attributes={"min": Attribute(float, None), "max": Attribute(float, None)}),
         ),
-        openvino=_make_spelling("Clamp", "data", _LIMITS),
+        openvino=(Spelling("Clamp", "data", _LIMITS),),
         infer=infer_same,
         fold=_fold_clip,
     ),
     Operator(
         onnx=(Spelling("Round", since=11),),
-        openvino=_make_spelling("Round", "data", {"mode": Attribute(as_name, "half_to_even")}),
+        openvino=(Spelling("Round", "data", {"mode": Attribute(as_name, "half_to_even")}),),
         infer=infer_same,
         fold=_fold_round,
     ),
     Operator(
         onnx=(Spelling("Identity"),),
-        openvino=_make_spelling("Identity"),
+        openvino=(Spelling("Identity"),),
         role=Role.IDENTITY,
-        infer=_infer_identity,
+        infer=lambda operands: operands.get_tensor(),
     ),
     Operator(
         onnx=(Spelling("PRelu", "data slope", since=9),),
@@ -325,7 +298,7 @@ OTHERS: Final = (
     _make_layer_pair("BitwiseLeftShift", _apply(np.left_shift)),
     _make_layer_pair("BitwiseRightShift", _apply(np.right_shift)),
     Operator(
-        openvino=_make_spelling("FakeQuantize", "data low high out_low out_high", BROADCAST),
+        openvino=(Spelling("FakeQuantize", "data low high out_low out_high", BROADCAST),),
         infer=lambda operands: infer_broadcast(operands, "data", "low", "high"),
     ),
 )

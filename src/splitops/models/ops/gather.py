@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from splitops.models.ops.operator import (
 from splitops.models.ops.shapes import gather, normalise_axis
 from splitops.models.ops.writing import NodeWriter, as_positions
 
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
-
 
 def _infer(operands: Operands) -> AbstractTensor:
     shape = operands.get_shape()
@@ -38,29 +35,20 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(operands.get_tensor(), gather(shape, axis, operands.get_shape("indices")), take)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     # Indices outside the axis are not preserved: OpenVINO returns zeros, ONNX fails or counts from the end.
     del operands["counts_back"]
     return {**operands, "indices": as_positions(writer, operands["indices"])}
 
 
+_AXIS: Final = {"axis": Attribute(as_integer, 0)}
 _ALONE: Final = {"batch_dims": 0}
+_FROM_END, _FROM_START = {"counts_back": True}, {"counts_back": False}
 GATHER: Final = Operator(
-    onnx=(
-        Spelling("Gather", "data indices", {"axis": Attribute(as_integer, 0)}, fixed={"counts_back": True}),
-    ),
+    onnx=(Spelling("Gather", "data indices", _AXIS, fixed=_FROM_END),),
     openvino=(
-        Spelling(
-            "Gather",
-            "data indices axis",
-            since=8,
-            fixed={"counts_back": True},
-            demands=_ALONE,
-            versions=(8,),
-        ),
-        Spelling(
-            "Gather", "data indices axis", fixed={"counts_back": False}, demands=_ALONE, versions=(1, 7)
-        ),
+        Spelling("Gather", "data indices axis", since=8, fixed=_FROM_END, demands=_ALONE, versions=(8,)),
+        Spelling("Gather", "data indices axis", fixed=_FROM_START, demands=_ALONE, versions=(1, 7)),
     ),
     role=Role.GATHER,
     infer=_infer,

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.models.abstract_values import Entry
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import Range, make_dim
 
 
 def apply(operation: Callable[[Entry, Entry], Entry], left: Any, right: Any) -> npt.NDArray[Any]:
-    """Apply an operation on entries, such as one of :data:`ARITHMETIC`, to two arrays, with broadcasting."""
+    """Apply an operation on entries, such as :func:`add`, to two arrays, with broadcasting."""
     entries = np.frompyfunc(operation, 2, 1)(_to_objects(left), _to_objects(right))
     result = np.empty(np.shape(entries), object)
     result[...] = entries
@@ -31,10 +31,11 @@ def _to_objects(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _limit_to_int64(value: Entry) -> Entry:
     """Return ``value``, or None if it does not fit into 64 bits, so that runtimes would wrap it around."""
-    return value if not isinstance(value, int) or -(1 << 63) <= value < 1 << 63 else None
+    return value if not isinstance(value, int) or INT64_MIN <= value <= INT64_MAX else None
 
 
-def _add(left: Entry, right: Entry) -> Entry:
+def add(left: Entry, right: Entry) -> Entry:
+    """Return the sum of two entries."""
     if isinstance(left, int) and isinstance(right, int):
         return _limit_to_int64(left + right)
     a, b = _to_range(left), _to_range(right)
@@ -44,7 +45,8 @@ def _add(left: Entry, right: Entry) -> Entry:
     return _make_entry(a.lo + b.lo, hi, symbols.add(*names) if (names := _find_names(left, right)) else None)
 
 
-def _subtract(left: Entry, right: Entry) -> Entry:
+def subtract(left: Entry, right: Entry) -> Entry:
+    """Return the difference of two entries."""
     if isinstance(left, int) and isinstance(right, int):
         return _limit_to_int64(left - right)
     a, b = _to_range(left), _to_range(right)
@@ -58,7 +60,8 @@ def _subtract(left: Entry, right: Entry) -> Entry:
     return _make_entry(a.lo - b.hi, None if a.hi is None else a.hi - b.lo, name)
 
 
-def _multiply(left: Entry, right: Entry) -> Entry:
+def multiply(left: Entry, right: Entry) -> Entry:
+    """Return the product of two entries. It is unknown for ranges with negative numbers."""
     if isinstance(left, int) and isinstance(right, int):
         return _limit_to_int64(left * right)
     if isinstance(left, int):
@@ -72,7 +75,7 @@ def _multiply(left: Entry, right: Entry) -> Entry:
     return _make_entry(a.lo * b.lo, None if a.hi is None or b.hi is None else a.hi * b.hi, name)
 
 
-def _divide(left: Entry, right: Entry) -> Entry:
+def divide(left: Entry, right: Entry) -> Entry:
     """Divide a non-negative entry by a positive integer and round down. Return None for other entries.
 
     ONNX and OpenVINO round quotients of negative numbers differently.
@@ -88,7 +91,7 @@ def _divide(left: Entry, right: Entry) -> Entry:
     return _make_entry(a.lo // right, None if a.hi is None else a.hi // right, name)
 
 
-def _compute_remainder(left: Entry, right: Entry) -> Entry:
+def compute_remainder(left: Entry, right: Entry) -> Entry:
     """Return the remainder of a division.
 
     Return None if ``left`` may be negative, or if ``right`` is not a known positive integer.
@@ -102,8 +105,9 @@ def _get_min(entry: Entry) -> int:
     return -1 if entry is None else entry.lo if isinstance(entry, Range) else int(entry)
 
 
-def _choose(choose: Callable[[int, int], int], left: Entry, right: Entry) -> Entry:
-    return choose(left, right) if isinstance(left, int) and isinstance(right, int) else None
+def choose(select: Callable[[int, int], int], left: Entry, right: Entry) -> Entry:
+    """Return the result of ``min`` or ``max``, or None unless both entries are known integers."""
+    return select(left, right) if isinstance(left, int) and isinstance(right, int) else None
 
 
 def compare_equal(left: Entry, right: Entry) -> Entry:
@@ -138,15 +142,3 @@ def _make_entry(lo: int, hi: int | None, name: str | int | None) -> Entry:
     if isinstance(name, int):
         return name
     return make_dim(lo, hi, name)
-
-
-ARITHMETIC: dict[str, Callable[[Entry, Entry], Entry]] = {
-    "Add": _add,
-    "Sub": _subtract,
-    "Mul": _multiply,
-    "Div": _divide,
-    "Min": partial(_choose, min),
-    "Max": partial(_choose, max),
-    "Mod": _compute_remainder,
-}
-"""Operations on entries, keyed by ONNX operator."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.copying import check_size
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.integer_math import divide, multiply
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
 from splitops.models.ops.shapes import broadcast, to_size
 from splitops.spec.sizes.dims import Shape
-
-_MULTIPLY: Final = ARITHMETIC["Mul"]
-_DIVIDE: Final = ARITHMETIC["Div"]
 
 
 def _infer_matmul(operands: Operands) -> AbstractTensor:
@@ -43,22 +41,15 @@ def _fold_matmul(operands: Operands, *factors: Any) -> Any:
     return np.matmul(left, right)
 
 
-def _infer_depth_to_space(operands: Operands) -> AbstractTensor:
+def _infer_blocks(operands: Operands, *, to_depth: bool) -> AbstractTensor:
+    """Infer the result of moving blocks of elements from the spatial axes to the channels, or back."""
     shape, block = operands.get_shape(), operands["block"]
     if len(shape) < 3 or block < 1:
         raise Unknown("no space")
-    area = block ** (len(shape) - 2)
-    sizes = [to_size(_MULTIPLY(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.get_type(), (shape[0], to_size(_DIVIDE(shape[1], area)), *sizes))
-
-
-def _infer_space_to_depth(operands: Operands) -> AbstractTensor:
-    shape, block = operands.get_shape(), operands["block"]
-    if len(shape) < 3 or block < 1:
-        raise Unknown("no space")
-    area = block ** (len(shape) - 2)
-    sizes = [to_size(_DIVIDE(size, block)) for size in shape[2:]]
-    return AbstractTensor(operands.get_type(), (shape[0], to_size(_MULTIPLY(shape[1], area)), *sizes))
+    depth, space = (multiply, divide) if to_depth else (divide, multiply)
+    channels = to_size(depth(shape[1], block ** (len(shape) - 2)))
+    sizes = [to_size(space(size, block)) for size in shape[2:]]
+    return AbstractTensor(operands.get_type(), (shape[0], channels, *sizes))
 
 
 _TRANSPOSES: Final = {
@@ -75,14 +66,12 @@ MATRICES: Final = (
         infer=_infer_matmul,
         fold=_fold_matmul,
     ),
-    Operator(
-        onnx=(Spelling("DepthToSpace", "data", _BLOCK),),
-        openvino=(Spelling("DepthToSpace", "data", _BLOCK_SIZE),),
-        infer=_infer_depth_to_space,
-    ),
-    Operator(
-        onnx=(Spelling("SpaceToDepth", "data", _BLOCK),),
-        openvino=(Spelling("SpaceToDepth", "data", _BLOCK_SIZE),),
-        infer=_infer_space_to_depth,
+    *(
+        Operator(
+            onnx=(Spelling(name, "data", _BLOCK),),
+            openvino=(Spelling(name, "data", _BLOCK_SIZE),),
+            infer=partial(_infer_blocks, to_depth=name == "SpaceToDepth"),
+        )
+        for name in ("DepthToSpace", "SpaceToDepth")
     ),
 )

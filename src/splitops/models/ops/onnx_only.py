@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from splitops.models.abstract_values import AbstractSequence, AbstractTensor, make_partial_value
-from splitops.models.ops.operator import (
-    Attribute,
-    Operands,
-    Operator,
-    Spelling,
-    Unknown,
-    as_flag,
-    as_integer,
-)
+from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
 from splitops.models.ops.shapes import join_sequence, to_size
 from splitops.models.ops.writing import INT64
 
@@ -32,10 +24,6 @@ def _infer_concat(operands: Operands) -> AbstractTensor:
     )
 
 
-def _infer_length(operands: Operands) -> AbstractTensor:
-    return AbstractTensor(INT64, (), make_partial_value(_get_sequence(operands).length))
-
-
 def _infer_weights(operands: Operands) -> AbstractTensor:
     length = operands.get_entry("length")
     bins = length // 2 + 1 if isinstance(length, int) and length >= 0 else None
@@ -49,7 +37,10 @@ _STACKED: Final = {
 
 ONNX_ONLY: Final = (
     Operator(onnx=(Spelling("ConcatFromSequence", "data", _STACKED, since=11),), infer=_infer_concat),
-    Operator(onnx=(Spelling("SequenceLength", since=11),), infer=_infer_length),
+    Operator(
+        onnx=(Spelling("SequenceLength", since=11),),
+        infer=lambda operands: AbstractTensor(INT64, (), make_partial_value(_get_sequence(operands).length)),
+    ),
     Operator(
         onnx=tuple(Spelling(f"{name}Window", "size", since=17) for name in ("Blackman", "Hamming", "Hann")),
         infer=lambda operands: AbstractTensor(None, (to_size(operands.get_entry("size")),)),

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from splitops.common.integers import INT64_MAX, INT64_MIN
 from splitops.errors import ModelError
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, AbstractValue, Entry, Value
-from splitops.spec.elements.types import ElementType
-from splitops.spec.sizes.dims import Shape
+from splitops.spec.elements.types import ElementType, from_openvino
+from splitops.spec.sizes.dims import Shape, to_exact
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from splitops.models.formats.openvino import Layer
     from splitops.models.ops.writing import NodeWriter, Reader
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Role(Enum):
 def as_integer(value: Any) -> int:
     """Convert an attribute to a 64-bit integer."""
     number = int(value)
-    if not -(1 << 63) <= number < 1 << 63:
+    if not INT64_MIN <= number <= INT64_MAX:
         raise ValueError(f"{value!r} is not a 64-bit integer")
     return number
 
@@ -67,11 +67,6 @@ def as_integers(value: Any) -> list[int]:
     """Convert a sequence or comma-separated text to a list of 64-bit integers."""
     parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
     return [as_integer(part) for part in parts]
-
-
-def as_number(value: Any) -> float:
-    """Convert an attribute, which may be text, to a float."""
-    return float(value)
 
 
 def as_flag(value: Any) -> bool:
@@ -85,6 +80,14 @@ def as_flag(value: Any) -> bool:
 def as_name(value: Any) -> str:
     """Convert the name of a mode to lower case."""
     return str(value).lower()
+
+
+def as_type(value: Any, find: Callable[[Any], ElementType | None] = from_openvino) -> ElementType:
+    """Convert the name of an element type in OpenVINO IR, such as ``i64``, or another name with ``find``."""
+    kind = find(value)
+    if kind is None:
+        raise ValueError(f"{value!r} is not an element type")
+    return kind
 
 
 REQUIRED: Final = object()
@@ -304,9 +307,10 @@ class Operands:
         value = self._values.get(name, default)
         if not isinstance(value, AbstractTensor):
             return np.asarray(value)
-        if value.type is None:
-            raise Unknown(f"the type of {name} is unknown")
-        return self.get_complete_elements(name).astype(value.type.numpy, copy=False)
+        array = value.to_array()
+        if array is None:
+            raise Unknown(f"the type or an element of {name} is unknown")
+        return array
 
     def get_entries(self, name: str) -> list[Entry]:
         """Return the elements of an attribute, or of a tensor of rank 0 or 1. Unknown elements are None."""
@@ -315,8 +319,13 @@ class Operands:
             return list(value) if isinstance(value, Sequence) else [value]
         return get_entries(value)
 
-    def get_integers(self, name: str) -> list[int]:
-        """Return the integers of an attribute, or of a tensor of rank 0 or 1. All must be known."""
+    def get_integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        """Return the integers of an attribute, or of a tensor of rank 0 or 1. All must be known.
+
+        Return ``default``, if there is one, for an absent operand.
+        """
+        if default is not None and name not in self:
+            return list(default)
         entries = self.get_entries(name)
         integers = [int(entry) for entry in entries if isinstance(entry, int)]
         if len(integers) < len(entries):
@@ -378,8 +387,8 @@ def infer_result(
     element_type = kind or data.type
     if data.elements is None:
         return AbstractTensor(element_type, shape)
-    exact = [size for size in shape or () if isinstance(size, int)]
-    if shape is not None and len(exact) == len(shape) and math.prod(exact) > MAX_ELEMENTS:
+    exact = to_exact(shape)
+    if exact is not None and math.prod(exact) > MAX_ELEMENTS:
         return AbstractTensor(element_type, shape)
     try:
         value = compute()
@@ -420,8 +429,8 @@ class Operator:
     result: ElementType | None = None
     types: frozenset[ElementType] | None = None
     converts: bool = False
-    adapt_layer: Callable[[NodeWriter, Layer, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
+    adapt_layer: Callable[[NodeWriter, dict[str, Any]], dict[str, Any] | ir.Value] | None = None
     adapt_node: Callable[[Reader, dict[str, Any]], dict[str, Any] | None] | None = None
-    can_convert_node: Callable[[Reader, ir.Node, dict[str, Any]], bool] | None = None
+    can_convert_node: Callable[[Reader, dict[str, Any]], bool] | None = None
     identity_types: frozenset[ElementType] = frozenset()
     """Element types that the layer returns unchanged and the ONNX operator does not support."""

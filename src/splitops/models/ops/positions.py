@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, Value
-from splitops.models.ops.copying import check_size, read_type
+from splitops.models.ops.copying import check_size
 from splitops.models.ops.elementwise import infer_same
 from splitops.models.ops.operator import (
     Attribute,
@@ -19,11 +19,11 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_name,
+    as_type,
     infer_result,
 )
-from splitops.models.ops.shapes import multiply, normalise_axis, to_size
+from splitops.models.ops.shapes import count_elements, normalise_axis, to_size
 from splitops.models.ops.writing import INT32, INT64
-from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import Dim, Shape, make_dim
 
 _AXIS: Final = {"axis": Attribute(as_integer)}
@@ -92,7 +92,7 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
         axis = normalise_axis(axis, len(operands.get_shape()))
     size: Dim | None = None
     if data.shape is not None:
-        size = to_size(multiply(data.shape)) if axis is None else data.shape[axis]
+        size = to_size(count_elements(data.shape)) if axis is None else data.shape[axis]
     if condition.is_complete:
         count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
     else:
@@ -115,14 +115,16 @@ def _infer_non_zero(operands: Operands) -> AbstractTensor:
     if operands.get_tensor().is_complete:
         rows = np.array(np.nonzero(np.atleast_1d(operands.get_elements())), kind.numpy)
         return AbstractTensor(kind, tuple(rows.shape), rows)
-    return AbstractTensor(kind, (max(1, len(shape)), make_dim(0, _find_bound(to_size(multiply(shape))))))
+    return AbstractTensor(
+        kind, (max(1, len(shape)), make_dim(0, _find_bound(to_size(count_elements(shape)))))
+    )
 
 
 def _infer_unique(operands: Operands) -> list[AbstractTensor]:
     """Infer the unique elements, their first positions, the inverse positions, and the counts."""
     shape = operands.get_shape()
     axis = normalise_axis(operands.get_integer("axis"), len(shape)) if "axis" in operands else None
-    size = to_size(multiply(shape)) if axis is None else shape[axis]
+    size = to_size(count_elements(shape)) if axis is None else shape[axis]
     elements = operands.get_tensor().elements if operands.get_tensor().is_complete else None
     if elements is not None and not np.any(elements != elements):  # each NaN may be unique
         count: Dim = np.unique(elements, axis=axis).shape[axis or 0]
@@ -167,7 +169,7 @@ def _infer_gather_nd(operands: Operands) -> AbstractTensor:
         raise Unknown("the length of a position is unknown")
     batch: Sequence[Dim] = indices[:batches]
     if batches > 1 and operands.get("joins_batches", False):
-        batch = (to_size(multiply(tuple(batch))),)
+        batch = (to_size(count_elements(tuple(batch))),)
     return AbstractTensor(operands.get_type(), (*batch, *indices[batches:-1], *shape[batches + width :]))
 
 
@@ -226,32 +228,26 @@ def _fold_eye(operands: Operands, rows: Any, columns: Any, shift: Any) -> Any:
     return np.eye(*sizes, dtype=operands["type"].numpy)
 
 
-def _make_type(name: str, default: ElementType = INT64) -> Attribute:
-    return Attribute(read_type, default, name)
-
-
 _REDUCTION: Final = {"reduction": Attribute(as_name, "none")}
 _FLAGS: Final = {name: Attribute(as_flag, default=False) for name in ("exclusive", "reverse")}
-_UNIQUE: Final = {"type": _make_type("index_element_type"), "count_type": _make_type("count_element_type")}
+_UNIQUE: Final = {
+    "type": Attribute(as_type, INT64, "index_element_type"),
+    "count_type": Attribute(as_type, INT64, "count_element_type"),
+}
+_NEGATIVE: Final = {"negative": Attribute(as_name, "ignore_negative", "negative_indices_mode")}
 _BATCHES: Final = {"batches": Attribute(as_integer, 0, "batch_dims")}
 _ORDER: Final = {
     "axis": Attribute(as_integer),
     "largest": Attribute({"max": True, "min": False}, name="mode"),
     "sort": Attribute(as_name),
-    "type": _make_type("index_element_type", INT32),
+    "type": Attribute(as_type, INT32, "index_element_type"),
 }
 _LARGEST: Final = {name: Attribute(as_flag, default=True) for name in ("largest", "sorted")}
 
 POSITIONS: Final = (
     Operator(
         onnx=(Spelling("OneHot", "data depth values", _LAST, since=9),),
-        openvino=(
-            Spelling(
-                "OneHot",
-                "data depth values off",
-                _AXIS | {"negative": Attribute(as_name, "ignore_negative", "negative_indices_mode")},
-            ),
-        ),
+        openvino=(Spelling("OneHot", "data depth values off", _AXIS | _NEGATIVE),),
         infer=_infer_one_hot,
         fold=_fold_one_hot,
     ),
@@ -271,7 +267,7 @@ POSITIONS: Final = (
     ),
     Operator(
         onnx=(Spelling("NonZero", since=9),),
-        openvino=(Spelling("NonZero", "data", {"type": _make_type("output_type")}),),
+        openvino=(Spelling("NonZero", "data", {"type": Attribute(as_type, INT64, "output_type")}),),
         infer=_infer_non_zero,
     ),
     Operator(
@@ -296,13 +292,7 @@ POSITIONS: Final = (
     ),
     Operator(
         onnx=(Spelling("ScatterElements", "data indices updates", _FIRST | _REDUCTION, since=11),),
-        openvino=(
-            Spelling(
-                "ScatterElementsUpdate",
-                "data indices updates axis",
-                _REDUCTION,
-            ),
-        ),
+        openvino=(Spelling("ScatterElementsUpdate", "data indices updates axis", _REDUCTION),),
         infer=infer_same,
         fold=_fold_scatter_elements,
     ),
@@ -329,7 +319,7 @@ POSITIONS: Final = (
         fold=_fold_trilu,
     ),
     Operator(
-        openvino=(Spelling("Eye", "rows columns shift", {"type": Attribute(read_type, name="output_type")}),),
+        openvino=(Spelling("Eye", "rows columns shift", {"type": Attribute(as_type, name="output_type")}),),
         infer=_infer_eye,
         fold=_fold_eye,
     ),

@@ -18,17 +18,15 @@ from splitops.models.ops.operator import (
     as_integer,
     as_integers,
 )
-from splitops.models.ops.shapes import normalise_axis
+from splitops.models.ops.shapes import normalise_axis, read_axes
 from splitops.models.ops.writing import INT64
 from splitops.spec.sizes.dims import UNKNOWN, Shape
 
 
 def _get_axes(operands: Operands, rank: int) -> Sequence[int]:
     """Return the reduced axes as non-negative indices."""
-    axes = operands.get_integers("axes") if "axes" in operands else []
-    if not axes and not operands["is_noop"]:
-        return range(rank)
-    return [normalise_axis(axis, rank) for axis in axes]
+    axes = read_axes(operands, rank, ())
+    return axes if axes or operands["is_noop"] else range(rank)
 
 
 def _reduce(shape: Shape, axes: Sequence[int], *, keep: bool) -> Shape:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from splitops.errors import ModelError
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.operator import (
     Attribute,
@@ -18,12 +19,9 @@ from splitops.models.ops.operator import (
     get_elements,
     infer_result,
 )
-from splitops.models.ops.shapes import multiply, resolve_reshape, to_size
-from splitops.models.ops.writing import NodeWriter, as_int64, require
+from splitops.models.ops.shapes import count_elements, resolve_reshape, to_size
+from splitops.models.ops.writing import NodeWriter, as_int64
 from splitops.spec.sizes.dims import Shape
-
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -37,11 +35,13 @@ def reshape(data: AbstractTensor, shape: Shape) -> AbstractTensor:
     return infer_result(data, shape, lambda: get_elements(data).reshape(exact))
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     pattern = operands["shape"]
     shape, kind = writer.read_constant(pattern), writer.find_type(pattern)
-    require(kind is None or kind.integer, f"the shape input of {layer} is {kind}, but must be integers")
-    require(shape is None or bool((shape >= -1).all()), f"the shape input of {layer} has a size below -1")
+    if kind is not None and not kind.integer:
+        raise ModelError(f"the shape input of {writer.layer} is {kind}, but must be integers")
+    if shape is not None and (shape < -1).any():
+        raise ModelError(f"the shape input of {writer.layer} has a size below -1")
     # Without a 0, both settings mean the same, and every opset supports copying.
     if shape is not None and 0 not in shape:
         operands["copies_zero"] = True
@@ -51,31 +51,21 @@ def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> 
     return {**operands, "shape": as_int64(writer, pattern)}
 
 
+_ALLOWZERO: Final = Attribute(
+    lambda value: not as_flag(value),
+    default=True,
+    name="allowzero",
+    write=lambda copies: None if copies else 1,
+)
+_SPECIAL_ZERO: Final = Attribute(as_flag, default=False, name="special_zero")
+_COPIES: Final = {"copies_zero": True}
 RESHAPE: Final = Operator(
     onnx=(
-        Spelling(
-            "Reshape",
-            "data shape",
-            {
-                "copies_zero": Attribute(
-                    lambda value: not as_flag(value),
-                    default=True,
-                    name="allowzero",
-                    write=lambda copies: None if copies else 1,
-                )
-            },
-            since=14,
-        ),
-        Spelling("Reshape", "data shape", since=5, fixed={"copies_zero": True}),
-        Spelling("Reshape", "data", {"shape": Attribute(as_integers)}, fixed={"copies_zero": True}),
+        Spelling("Reshape", "data shape", {"copies_zero": _ALLOWZERO}, since=14),
+        Spelling("Reshape", "data shape", since=5, fixed=_COPIES),
+        Spelling("Reshape", "data", {"shape": Attribute(as_integers)}, fixed=_COPIES),
     ),
-    openvino=(
-        Spelling(
-            "Reshape",
-            "data shape",
-            {"copies_zero": Attribute(as_flag, default=False, name="special_zero")},
-        ),
-    ),
+    openvino=(Spelling("Reshape", "data shape", {"copies_zero": _SPECIAL_ZERO}),),
     role=Role.RESHAPE,
     infer=_infer,
     converts=True,
@@ -88,7 +78,9 @@ def _infer_flatten(operands: Operands) -> AbstractTensor:
     if not -len(shape) <= axis <= len(shape):
         raise Unknown(f"axis {axis} is not an axis of rank {len(shape)}")
     axis += len(shape) if axis < 0 else 0
-    return reshape(operands.get_tensor(), (to_size(multiply(shape[:axis])), to_size(multiply(shape[axis:]))))
+    return reshape(
+        operands.get_tensor(), (to_size(count_elements(shape[:axis])), to_size(count_elements(shape[axis:])))
+    )
 
 
 FLATTEN: Final = Operator(

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from splitops.models.abstract_values import AbstractTensor, make_shape_value
-from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer
-from splitops.models.ops.shapes import multiply
+from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, as_integer, as_type
+from splitops.models.ops.shapes import count_elements
 from splitops.models.ops.writing import INT64, SIZES, NodeWriter
-from splitops.spec.elements.types import ElementType, from_openvino
+from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import UNKNOWN
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -29,37 +27,27 @@ def _infer(operands: Operands) -> AbstractTensor:
     return AbstractTensor(kind, tuple(sizes.shape), sizes)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     if operands["type"] is INT64:
         return operands
     return writer.cast(writer.add("Shape", [operands["data"]]), operands["type"])
 
 
-def _size_type(value: Any) -> ElementType:
-    kind = from_openvino(value)
-    if kind is None or kind not in SIZES:
+def _read_size_type(value: Any) -> ElementType:
+    kind = as_type(value)
+    if kind not in SIZES:
         raise ValueError(f"{value!r} is neither i32 nor i64")
     return kind
 
 
+_BOUNDS: Final = {name: Attribute(as_integer, None) for name in ("start", "end")}
+_TYPE: Final = {"type": Attribute(_read_size_type, INT64, "output_type", lambda kind: kind.openvino)}
 SHAPE: Final = Operator(
     onnx=(
-        Spelling(
-            "Shape",
-            attributes={"start": Attribute(as_integer, None), "end": Attribute(as_integer, None)},
-            since=15,
-            fixed={"type": INT64},
-        ),
+        Spelling("Shape", "data", _BOUNDS, since=15, fixed={"type": INT64}),
         Spelling("Shape", fixed={"type": INT64}),
     ),
-    openvino=(
-        Spelling(
-            "ShapeOf",
-            attributes={"type": Attribute(_size_type, INT64, "output_type", lambda kind: kind.openvino)},
-            since=3,
-        ),
-        Spelling("ShapeOf", fixed={"type": INT64}),
-    ),
+    openvino=(Spelling("ShapeOf", "data", _TYPE, since=3), Spelling("ShapeOf", fixed={"type": INT64})),
     infer=_infer,
     converts=True,
     adapt_layer=_adapt_layer,
@@ -67,5 +55,7 @@ SHAPE: Final = Operator(
 
 SIZE: Final = Operator(
     onnx=(Spelling("Size"),),
-    infer=lambda operands: AbstractTensor(INT64, (), np.asarray(multiply(operands.get_shape()), object)),
+    infer=lambda operands: AbstractTensor(
+        INT64, (), np.asarray(count_elements(operands.get_shape()), object)
+    ),
 )

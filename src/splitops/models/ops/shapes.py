@@ -8,10 +8,10 @@ from functools import reduce
 from itertools import chain
 from typing import Final, TypeVar
 
-from splitops.common.integers import INT32_MAX
+from splitops.common.integers import INT32_MAX, INT64_MAX
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractSequence, Entry, meet_shapes
-from splitops.models.ops.integer_math import ARITHMETIC
-from splitops.models.ops.operator import Unknown
+from splitops.models.ops.integer_math import add, multiply, subtract
+from splitops.models.ops.operator import Operands, Unknown
 from splitops.spec.sizes import names as symbols
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Range, Shape, make_dim
 
@@ -28,6 +28,12 @@ def normalise_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise Unknown(f"axis {axis} is not an axis of rank {rank}")
     return axis % rank
+
+
+def read_axes(operands: Operands, rank: int, default: Sequence[int] | None = None) -> list[int]:
+    """Return the operand ``axes`` as non-negative indices. It is ``default`` or all axes if it is absent."""
+    axes = operands.get_integers("axes", range(rank) if default is None else default)
+    return [normalise_axis(axis, rank) for axis in axes]
 
 
 def unsqueeze(shape: Sequence[D], axes: Sequence[int]) -> tuple[D | int, ...]:
@@ -68,7 +74,7 @@ def concatenate(shapes: Sequence[Shape], axis: int) -> Shape:
     dims: list[Dim] = []
     for index, column in enumerate(zip(*shapes, strict=True)):
         if index == axis:
-            dims.append(to_size(reduce(_ADD, column)))
+            dims.append(to_size(reduce(add, column)))
             continue
         known: Dim = column[0]
         for dim in column[1:]:
@@ -93,7 +99,7 @@ def join_sequence(sequence: AbstractSequence, axis: int, *, stacked: bool) -> Sh
     axis = normalise_axis(axis, len(shape) + stacked)
     if stacked:
         return (*shape[:axis], sequence.length, *shape[axis:])
-    size = sequence.total if axis == sequence.axis else to_size(_MULTIPLY(sequence.length, shape[axis]))
+    size = sequence.total if axis == sequence.axis else to_size(multiply(sequence.length, shape[axis]))
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
@@ -216,33 +222,28 @@ def _broadcast_size(left: Dim, right: Dim) -> Dim:
     return make_dim(min(left.lo, right.lo), hi)
 
 
-def multiply(shape: Shape) -> Entry:
-    """Multiply the sizes of a shape.
+def count_elements(shape: Shape) -> Entry:
+    """Return the product of the sizes of a shape.
 
     Examples:
-        >>> multiply((Range(name="N"), 2)), multiply(())
+        >>> count_elements((Range(name="N"), 2)), count_elements(())
         (Range(lo=0, hi=None, name='2*N'), 1)
     """
     if len(shape) > MAX_ELEMENTS:
         raise Unknown("too many sizes")
     sizes: list[Entry] = [1, *(None if dim == UNKNOWN else dim for dim in shape)]
-    return reduce(_MULTIPLY, sizes)
+    return reduce(multiply, sizes)
 
 
 def count_range(start: Entry, limit: Entry, step: int) -> Dim:
     """Return the output length of a Range operator from ``start`` to ``limit`` with a positive ``step``.
 
     Examples:
-        >>> count_range(0, Range(name="N"), 1), count_range(2, 9, 3)
-        (Range(lo=0, hi=None, name='N'), 3)
+        >>> count_range(0, Range(name="N"), 2), count_range(2, 9, 3)
+        (Range(lo=0, hi=None, name='ceil(N/2)'), 3)
     """
-    distance = _SUBTRACT(limit, start)
-    if isinstance(distance, int):
-        return max(0, -(-distance // step))
-    size = to_size(distance)
-    if step == 1 or isinstance(size, int):
-        return size
-    return make_dim(-(-size.lo // step), None if size.hi is None else -(-size.hi // step))
+    distance = subtract(limit, start)
+    return max(0, -(-distance // step)) if isinstance(distance, int) else divide_up(to_size(distance), step)
 
 
 def clamp(size: int, bounds: slice) -> slice:
@@ -273,13 +274,13 @@ def slice_size(size: Dim, start: Entry, end: Entry, step: int = 1) -> Dim:
     """Return the size of a slice of an axis.
 
     Examples:
-        >>> slice_size(Range(name="N"), 0, (1 << 63) - 1), slice_size(Range(2, 9, "N"), 1, -1)
+        >>> slice_size(Range(name="N"), 0, INT64_MAX), slice_size(Range(2, 9, "N"), 1, -1)
         (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=7, name='N - 2'))
         >>> slice_size(512, 0, Range(name="N"))
         Range(lo=0, hi=512, name=None)
         >>> slice_size(5, -1, -99, -2), slice_size(Range(2, 9), 0, 9, 2)
         (3, Range(lo=1, hi=5, name=None))
-        >>> slice_size(Range(name="N"), 0, (1 << 31) - 1), slice_size(Range(name="N"), -1, -(1 << 63), -1)
+        >>> slice_size(Range(name="N"), 0, INT32_MAX), slice_size(Range(name="N"), -1, -(1 << 63), -1)
         (Range(lo=0, hi=None, name='N'), Range(lo=0, hi=None, name='N'))
         >>> slice_size(5, -6, -99, -1), slice_size(0, -6, -99, -1)
         (1, 0)
@@ -297,8 +298,8 @@ def _count_forward(size: Dim, start: int | Range | None, end: int | Range | None
     if _is_endless(end, size):
         if isinstance(start, int) and start < 0:
             return _get_smaller(-start, size)
-        end = _ENDLESS
-    distance = _SUBTRACT(_normalise_bound(size, end), _normalise_bound(size, start))
+        end = INT64_MAX
+    distance = subtract(_normalise_bound(size, end), _normalise_bound(size, start))
     if isinstance(distance, int):
         return max(0, distance)
     count = to_size(distance)
@@ -315,7 +316,7 @@ def _count_backward(size: Dim, start: int | Range | None, end: int | Range | Non
         return _get_smaller(start + 1, size)
     if start < -_get_min(size):  # on a smaller axis, it is the first position
         return make_dim(min(_get_min(size), 1), size.hi) if isinstance(size, Range) else UNKNOWN
-    return to_size(_ADD(size, start + 1))
+    return to_size(add(size, start + 1))
 
 
 def _is_endless(index: Entry, size: Dim) -> bool:
@@ -327,7 +328,7 @@ def _is_endless(index: Entry, size: Dim) -> bool:
 def _is_before(index: int, size: Dim) -> bool:
     """Return whether a bound is before the start of an axis, or INT_MIN, which ONNX recommends for this."""
     is_open = isinstance(size, Range) and size.hi is None
-    return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -_ENDLESS))
+    return index < -_get_max(size) or (is_open and (index in _BEFORE or index <= -INT64_MAX))
 
 
 def divide_up(size: Dim, step: int) -> Dim:
@@ -344,7 +345,7 @@ def divide_up(size: Dim, step: int) -> Dim:
 def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
     """Return the bound of a slice as a non-negative position, clamped to the size of the axis."""
     if isinstance(index, int) and index < 0:
-        place = _ADD(size, index)
+        place = add(size, index)
         return max(0, place) if isinstance(place, int) else place if _get_min(place) >= 0 else to_size(place)
     if index is None or _get_min(index) < 0:
         return _get_smaller(UNKNOWN, size)
@@ -353,12 +354,12 @@ def _normalise_bound(size: Dim, index: int | Range | None) -> Entry:
 
 def _get_smaller(number: Dim, size: Dim) -> Dim:
     """Return the smaller of two sizes, as a range if it depends on unknown sizes."""
-    if number == size or _get_max(size) <= _get_min(number) or _get_min(number) >= _ENDLESS:
+    if number == size or _get_max(size) <= _get_min(number) or _get_min(number) >= INT64_MAX:
         return size
     if _get_max(number) <= _get_min(size):
         return number
     lo, hi = min(_get_min(number), _get_min(size)), min(_get_max(number), _get_max(size))
-    return make_dim(lo, None if hi >= _ENDLESS else hi)
+    return make_dim(lo, None if hi >= INT64_MAX else hi)
 
 
 def _get_min(entry: Entry) -> int:
@@ -366,12 +367,7 @@ def _get_min(entry: Entry) -> int:
 
 
 def _get_max(size: Dim) -> int:
-    return size if isinstance(size, int) else _ENDLESS if size.hi is None else size.hi
+    return size if isinstance(size, int) else INT64_MAX if size.hi is None else size.hi
 
 
 _BEFORE: Final = (-INT32_MAX, -INT32_MAX - 1)
-_ENDLESS: Final = (1 << 63) - 1
-"""The largest 64-bit integer: slices use it as the end, because no axis reaches it."""
-_ADD: Final = ARITHMETIC["Add"]
-_SUBTRACT: Final = ARITHMETIC["Sub"]
-_MULTIPLY: Final = ARITHMETIC["Mul"]

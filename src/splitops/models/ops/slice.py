@@ -19,27 +19,22 @@ from splitops.models.ops.operator import (
     as_integers,
     infer_result,
 )
-from splitops.models.ops.shapes import clamp, normalise_axis, slice_size
+from splitops.models.ops.shapes import clamp, normalise_axis, read_axes, slice_size
 from splitops.models.ops.writing import NodeWriter, Reader, as_int64, get_length, require
 from splitops.spec.sizes.dims import UNKNOWN, Dim
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
+    pass
 
 
 def _infer(operands: Operands) -> AbstractTensor:
     sizes: list[Dim] = list(operands.get_shape())
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
-    axes = operands.get_integers("axes") if "axes" in operands else range(len(starts))
-    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
+    axes = read_axes(operands, len(sizes), range(len(starts)))
+    steps = operands.get_integers("steps", [1] * len(starts))
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
-    bounds = [
-        (normalise_axis(axis, len(sizes)), start, end, step)
-        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
-    ]
+    bounds = list(zip(axes, starts, ends, steps, strict=True))
     for axis, start, end, step in bounds:
         sizes[axis] = slice_size(sizes[axis], start, end, step)
 
@@ -55,20 +50,20 @@ def _infer(operands: Operands) -> AbstractTensor:
     return infer_result(operands.get_tensor(), tuple(sizes), take)
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
     data = operands.pop("data")
     bounds = {name: as_int64(writer, value) for name, value in operands.items()}
     if "axes" not in bounds:
-        count = get_length(writer, operands["starts"], f"the number of bounds of {layer}")
+        count = get_length(writer, operands["starts"], f"the number of bounds of {writer.layer}")
         return {"data": data, **bounds, "axes": range(count)}
     axes, shape = writer.read_constant(bounds["axes"]), writer.find_shape(data)
     if axes is not None and shape is not None:
         places = [normalise_axis(int(axis), len(shape)) for axis in axes.reshape(-1)]
-        require(len(set(places)) == len(places), f"{layer} has an axis twice: axes = {places}")
+        require(writer, len(set(places)) == len(places), f"has an axis twice: axes = {places}")
     return {"data": data, **bounds}
 
 
-def _can_convert_node(reader: Reader, node: ir.Node, operands: dict[str, Any]) -> bool:
+def _can_convert_node(reader: Reader, operands: dict[str, Any]) -> bool:
     kind = reader.find_type(operands["data"])
     return kind is not None and kind.bits >= 8  # OpenVINO slices neither strings nor sub-byte types
 
@@ -89,19 +84,12 @@ def _adapt_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | No
     return {**operands, "steps": np.ones(count, type_.numpy)}
 
 
+_BOUNDS: Final = {
+    **{name: Attribute(as_integers) for name in ("starts", "ends")},
+    "axes": Attribute(as_integers, None),
+}
 SLICE: Final = Operator(
-    onnx=(
-        Spelling("Slice", "data starts ends axes? steps?", since=10),
-        Spelling(
-            "Slice",
-            "data",
-            {
-                "starts": Attribute(as_integers),
-                "ends": Attribute(as_integers),
-                "axes": Attribute(as_integers, None),
-            },
-        ),
-    ),
+    onnx=(Spelling("Slice", "data starts ends axes? steps?", since=10), Spelling("Slice", "data", _BOUNDS)),
     openvino=(Spelling("Slice", "data starts ends steps axes?", since=8),),
     role=Role.SLICE,
     infer=_infer,
@@ -118,7 +106,7 @@ _MASKS: Final = ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
 def _iter_keys(operands: Operands) -> Iterator[Any]:
     """Yield a NumPy index for each bound, but ``"new"`` for a new axis and ``"..."`` for an ellipsis."""
     starts, ends = operands.get_entries("starts"), operands.get_entries("ends")
-    steps = operands.get_integers("steps") if "steps" in operands else [1] * len(starts)
+    steps = operands.get_integers("steps", [1] * len(starts))
     if not len(starts) == len(ends) == len(steps):
         raise Unknown(f"{len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
     masks = [set(np.flatnonzero(operands[f"{name}_mask"])) for name in _MASKS]
@@ -179,13 +167,7 @@ def _slice_size(size: Dim, key: slice) -> Dim:
     return slice_size(size, key.start, key.stop, key.step)
 
 
+_MASKED: Final = {f"{name}_mask": Attribute(as_integers, ()) for name in _MASKS}
 STRIDED_SLICE: Final = Operator(
-    openvino=(
-        Spelling(
-            "StridedSlice",
-            "data starts ends steps?",
-            {f"{name}_mask": Attribute(as_integers, ()) for name in _MASKS},
-        ),
-    ),
-    infer=_infer_strided,
+    openvino=(Spelling("StridedSlice", "data starts ends steps?", _MASKED),), infer=_infer_strided
 )

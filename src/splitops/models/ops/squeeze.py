@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from splitops.common.documents import MAX_RANK
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.ops.operator import (
-    Attribute,
-    Operands,
-    Operator,
-    Role,
-    Spelling,
-    Unknown,
-    as_integers,
-)
+from splitops.models.ops.operator import Attribute, Operands, Operator, Role, Spelling, Unknown, as_integers
 from splitops.models.ops.reshape import reshape
 from splitops.models.ops.shapes import normalise_axis, unsqueeze
 from splitops.models.ops.writing import NodeWriter, Reader, read_integers, require
@@ -23,8 +15,6 @@ from splitops.spec.sizes.dims import Range
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-    from splitops.models.formats.openvino import Layer
 
 
 def _infer_squeeze(operands: Operands) -> AbstractTensor:
@@ -52,9 +42,9 @@ def _infer_unsqueeze(operands: Operands) -> AbstractTensor:
     return reshape(operands.get_tensor(), unsqueeze(operands.get_shape(), axes))
 
 
-def _squeeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
+def _squeeze_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any] | ir.Value:
     data, given = operands["data"], operands.get("axes")
-    axes, shape = [] if given is None else read_integers(writer, layer, given), writer.find_shape(data)
+    axes, shape = [] if given is None else read_integers(writer, given), writer.find_shape(data)
     if not axes:
         return {"data": data}
     if shape is not None:
@@ -72,18 +62,15 @@ def _squeeze_node(reader: Reader, operands: dict[str, Any]) -> dict[str, Any] | 
     return operands if isinstance(count, int) and count > 0 else None
 
 
-def _unsqueeze_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    axes = list(dict.fromkeys(read_integers(writer, layer, operands["axes"])))
-    require(bool(axes), f"{layer} has no axes")
+def _unsqueeze_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
+    axes = list(dict.fromkeys(read_integers(writer, operands["axes"])))
+    require(writer, bool(axes), "has no axes")
     return {**operands, "axes": axes}
 
 
 _AXES: Final = {"axes": Attribute(as_integers, None)}
 SQUEEZE: Final = Operator(
-    onnx=(
-        Spelling("Squeeze", "data axes?", since=13),
-        Spelling("Squeeze", "data", _AXES),
-    ),
+    onnx=(Spelling("Squeeze", "data axes?", since=13), Spelling("Squeeze", "data", _AXES)),
     openvino=(Spelling("Squeeze", "data axes?"),),
     role=Role.RESHAPE,
     infer=_infer_squeeze,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.ops.operator import (
@@ -17,9 +17,6 @@ from splitops.models.ops.operator import (
 )
 from splitops.models.ops.writing import NodeWriter, Reader, read_integers, require
 from splitops.spec.sizes.dims import UNKNOWN
-
-if TYPE_CHECKING:
-    from splitops.models.formats.openvino import Layer
 
 
 def _infer(operands: Operands) -> AbstractTensor:
@@ -37,9 +34,9 @@ def _infer(operands: Operands) -> AbstractTensor:
     )
 
 
-def _adapt_layer(writer: NodeWriter, layer: Layer, operands: dict[str, Any]) -> dict[str, Any]:
-    order = read_integers(writer, layer, operands["order"], "order")
-    require(all(axis >= 0 for axis in order), f"{layer} has a negative axis in its order {order}")
+def _adapt_layer(writer: NodeWriter, operands: dict[str, Any]) -> dict[str, Any]:
+    order = read_integers(writer, operands["order"], "order")
+    require(writer, all(axis >= 0 for axis in order), f"has a negative axis in its order {order}")
     return {**operands, "order": order or None}  # in OpenVINO, an empty order reverses the axes
 
 

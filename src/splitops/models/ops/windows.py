@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from splitops.models.abstract_values import AbstractTensor
-from splitops.models.ops.copying import read_type
-from splitops.models.ops.integer_math import ARITHMETIC
+from splitops.models.ops.copying import read_pads
+from splitops.models.ops.integer_math import add, divide, multiply
 from splitops.models.ops.operator import (
     Attribute,
     Operands,
@@ -20,13 +20,12 @@ from splitops.models.ops.operator import (
     as_integer,
     as_integers,
     as_name,
+    as_type,
 )
 from splitops.models.ops.shapes import clamp_negative, divide_up, to_size
 from splitops.models.ops.writing import INT64
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
 
-_ADD: Final = ARITHMETIC["Add"]
-_MULTIPLY: Final = ARITHMETIC["Mul"]
 _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 
@@ -42,10 +41,8 @@ class _Window:
     @classmethod
     def read(cls, operands: Operands, axes: int) -> _Window:
         strides, dilations = operands["strides"] or [1] * axes, operands["dilations"] or [1] * axes
-        begins, ends, auto_pad = operands.get("begins", []), operands.get("ends", []), operands["auto_pad"]
-        if "pads" in operands:
-            pads = operands["pads"]
-            begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+        begins, ends = read_pads(operands)
+        auto_pad = operands["auto_pad"]
         if auto_pad not in _EXPLICIT:  # the specifications then ignore the pads in the file
             begins, ends = [], []
         begins, ends = begins or [0] * axes, ends or [0] * axes
@@ -74,8 +71,8 @@ class _Window:
             return divide_up(size, stride)
         if not isinstance(kernel, int) or kernel < 1 or (rounds_up and stride > 1):
             return UNKNOWN  # if the size is rounded up, the dialects differ in the last window
-        room = _ADD(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
-        return to_size(_ADD(ARITHMETIC["Div"](clamp_negative(room), stride), min_count))
+        room = add(size, padding - (kernel - 1) * dilation - 1 + stride * (1 - min_count))
+        return to_size(add(divide(clamp_negative(room), stride), min_count))
 
 
 def _infer_convolution(operands: Operands) -> AbstractTensor:
@@ -84,7 +81,7 @@ def _infer_convolution(operands: Operands) -> AbstractTensor:
     kernel = filters[first:]
     if len(shape) != len(kernel) + 2:
         raise Unknown("the filters do not fit the data")
-    channels = filters[0] if first == 2 else to_size(_MULTIPLY(filters[0], filters[1]))
+    channels = filters[0] if first == 2 else to_size(multiply(filters[0], filters[1]))
     sizes = _Window.read(operands, len(kernel)).count(shape[2:], kernel, fits=operands.of_layer)
     return AbstractTensor(operands.get_type(), (shape[0], channels, *sizes))
 
@@ -97,7 +94,7 @@ def _infer_transposed(operands: Operands) -> AbstractTensor:
     if len(shape) != axes + 2:
         raise Unknown("the filters do not fit the data")
     groups = operands["groups"] if first == 2 else filters[0]
-    channels = to_size(_MULTIPLY(filters[first - 1], groups))
+    channels = to_size(multiply(filters[first - 1], groups))
     window = _Window.read(operands, axes)
     if "output_shape" in operands:
         sizes = [to_size(entry) for entry in operands.get_entries("output_shape")][-axes:]
@@ -113,7 +110,7 @@ def _infer_transposed(operands: Operands) -> AbstractTensor:
 def _infer_output_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
     if not isinstance(kernel, int):
         return UNKNOWN
-    whole = _ADD(_MULTIPLY(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
+    whole = add(multiply(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
     return to_size(clamp_negative(whole))
 
 
@@ -136,12 +133,9 @@ def _infer_adaptive(operands: Operands) -> list[AbstractTensor]:
     return [AbstractTensor(operands.get_type(), result), AbstractTensor(operands.get("type", INT64), result)]
 
 
+_INDEX_TYPE: Final = {"type": Attribute(as_type, INT64, "index_element_type")}
 _LISTS: Final = {name: Attribute(as_integers, ()) for name in ("strides", "dilations")}
-_NODE: Final = {
-    **_LISTS,
-    "pads": Attribute(as_integers, ()),
-    "auto_pad": Attribute(as_name, "notset"),
-}
+_NODE: Final = {**_LISTS, "pads": Attribute(as_integers, ()), "auto_pad": Attribute(as_name, "notset")}
 _LAYER: Final = {
     **_LISTS,
     "begins": Attribute(as_integers, (), "pads_begin"),
@@ -164,7 +158,7 @@ _LAYER_POOL: Final = {
     "rounds_up": Attribute(
         {"floor": False, "ceil": True, "ceil_torch": True}, default=False, name="rounding_type"
     ),
-    "type": Attribute(read_type, INT64, "index_element_type"),
+    **_INDEX_TYPE,
 }
 
 
@@ -206,9 +200,7 @@ WINDOWS: Final = (
     Operator(
         openvino=(
             Spelling("AdaptiveAvgPool", "data sizes"),
-            Spelling(
-                "AdaptiveMaxPool", "data sizes", {"type": Attribute(read_type, INT64, "index_element_type")}
-            ),
+            Spelling("AdaptiveMaxPool", "data sizes", _INDEX_TYPE),
         ),
         infer=_infer_adaptive,
     ),

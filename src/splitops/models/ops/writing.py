@@ -51,6 +51,10 @@ class Reader(Protocol):
 class NodeWriter(Reader, Protocol):
     """The methods with which converters of layers add ONNX nodes."""
 
+    @property
+    def layer(self) -> Layer:
+        """The layer that is converted."""
+
     def add(
         self, operator: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
     ) -> ir.Value:
@@ -74,41 +78,38 @@ class LayerWriter(Reader, Protocol):
         node: ir.Node,
         type_: str,
         inputs: Sequence[ir.Value | Output | None],
-        data: Mapping[str, object] | None = None,
+        data: Mapping[str, object],
         *,
-        version: str = "opset1",
+        version: int,
         kind: ElementType | None = None,
-    ) -> Output:
-        """Add a layer for ``node`` with one output, whose type is ``kind`` or that of the first input."""
+    ) -> tuple[Output, ...]:
+        """Add a layer for ``node``. The type of its outputs is ``kind`` or that of the first input."""
 
-    def add_integers(self, values: int | Sequence[int], kind: ElementType | None = None) -> Output:
-        """Add an integer constant of type ``kind``, which is int64 by default."""
+    def add_integers(self, values: int | Sequence[int] | npt.NDArray[Any]) -> Output:
+        """Add a constant of integers, which are int64 unless they are an array."""
 
 
 # Attributes of a layer
 
 
-def require(holds: bool, reason: str) -> None:
-    """Raise ModelError with ``reason`` unless ``holds`` is true."""
+def require(builder: NodeWriter, holds: bool, reason: str) -> None:
+    """Raise ModelError for the layer unless ``holds`` is true. ``reason`` is the predicate of the message."""
     if not holds:
-        raise ModelError(reason)
+        raise ModelError(f"{builder.layer} {reason}")
 
 
-def require_types(
-    builder: Reader, layer: Layer, sources: Iterable[ir.Value], types: frozenset[ElementType]
-) -> None:
+def require_types(builder: NodeWriter, sources: Iterable[ir.Value], types: frozenset[ElementType]) -> None:
     """Raise ModelError unless the element types of all ``sources`` of a layer are among ``types``."""
-    for source in sources:
-        kind = builder.find_type(source)
-        require(kind in types, f"{layer} of {kind} is not specified to be the same in ONNX")
+    for kind in map(builder.find_type, sources):
+        require(builder, kind in types, f"of {kind} is not specified to be the same in ONNX")
 
 
-def require_broadcast(layer: Layer) -> None:
+def require_broadcast(builder: NodeWriter) -> None:
     """Raise ModelError if ONNX would broadcast the inputs of a layer differently."""
     # "none" requires equal shapes, and "pdpd" with axis -1 aligns the last axes, as NumPy and ONNX do.
-    mode, axis = layer.get_attribute("auto_broadcast"), layer.get_attribute("axis")
+    mode, axis = builder.layer.get_attribute("auto_broadcast"), builder.layer.get_attribute("axis")
     same = mode in (None, "numpy", "none") or (mode == "pdpd" and axis in (None, "-1"))
-    require(same, f"{layer} has auto_broadcast = {mode!r}, which ONNX cannot express")
+    require(builder, same, f"has auto_broadcast = {mode!r}, which ONNX cannot express")
 
 
 # Inputs of a layer
@@ -121,30 +122,32 @@ def unwrap(fact: T | None, what: str) -> T:
     return fact
 
 
-def require_constant(builder: Reader, layer: Layer, value: ir.Value, name: str) -> npt.NDArray[Any]:
+def require_constant(builder: NodeWriter, value: ir.Value, name: str) -> npt.NDArray[Any]:
     """Return the elements of the input ``name``, which must be constant because ONNX requires it."""
     constant = builder.read_constant(value)
     if constant is None:
         verb = "are" if name in ("axes", "sizes", "steps") else "is"
-        raise ModelError(f"the {name} of {layer} {verb} computed when the model runs. ONNX needs a constant")
+        raise ModelError(
+            f"the {name} of {builder.layer} {verb} computed when the model runs. ONNX needs a constant"
+        )
     return constant
 
 
-def read_integers(builder: Reader, layer: Layer, value: ir.Value, name: str = "axes") -> list[int]:
+def read_integers(builder: NodeWriter, value: ir.Value, name: str = "axes") -> list[int]:
     """Return the integers in an input, which must be a constant."""
-    return [int(axis) for axis in require_constant(builder, layer, value, name).reshape(-1)]
+    return [int(axis) for axis in require_constant(builder, value, name).reshape(-1)]
 
 
-def read_axis(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def read_axis(builder: NodeWriter, value: ir.Value) -> int:
     """Return the axis in an input, which must be a constant with one element."""
-    axes = read_integers(builder, layer, value, "axis")
-    require(len(axes) == 1, f"{layer} has {len(axes)} axes, not 1")
+    axes = read_integers(builder, value, "axis")
+    require(builder, len(axes) == 1, f"has {len(axes)} axes, not 1")
     return axes[0]
 
 
-def get_rank(builder: Reader, layer: Layer, value: ir.Value) -> int:
+def get_rank(builder: NodeWriter, value: ir.Value) -> int:
     """Return the rank of an input. Raise ModelError if it is unknown."""
-    return len(unwrap(builder.find_shape(value), f"the rank of an input of {layer}"))
+    return len(unwrap(builder.find_shape(value), f"the rank of an input of {builder.layer}"))
 
 
 def get_length(builder: Reader, value: ir.Value, what: str) -> int:

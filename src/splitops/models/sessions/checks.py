@@ -48,7 +48,7 @@ class Rules:
         self._rules.append(rule)
 
     def are_met(self, numbers: npt.NDArray[Any]) -> bool:
-        """Return whether the numbers of a run obey all rules."""
+        """Return whether the numbers that a run returned, such as lengths of splits, obey all rules."""
         key = numbers.tobytes()
         if key in self._valid:
             return True

@@ -14,13 +14,13 @@ from splitops.models.abstract_values import AbstractTensor, AbstractValue
 from splitops.models.formats.onnx.structure import iter_nodes
 from splitops.models.formats.walk import canonicalise, iter_all_graphs
 from splitops.models.graph.onnx import get_declared
-from splitops.models.infer.interpreter import ShapeInterpreter
+from splitops.models.infer.interpreter import infer_model
 from splitops.spec.sizes.dims import Dim
 
 CRASHING: Final = frozenset(
     ["ConvTranspose", "Einsum", "GRU", "InstanceNormalization", "LSTM", "STFT", "Unique"]
 )
-"""The complete list: ``dev/tools/empties.py`` tries every operator."""
+"""Operators on which onnxruntime crashes if an input is empty. ``dev/tools/empties.py`` tries all of them."""
 
 
 def has_crashing_op(model: ModelProto) -> bool:
@@ -56,7 +56,7 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
             )
             full.update(size.name for size in shape if not isinstance(size, int))
             sized[value] = replace(known, shape=shape)
-    result = ShapeInterpreter(model, where, lambda _: None, given=sized).run().substitute_sizes()
+    result = infer_model(model, where, given=sized)
     nodes = [node for _, inner in iter_all_graphs(model) for node in inner]
     crashing = [node for node in nodes if node.op_type in CRASHING and not canonicalise(node.domain)]
 

@@ -41,8 +41,8 @@ def is_split_node(node: NodeProto) -> bool:
 def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> ModelProto | None:
     """Return the submodel that determines how a runtime executes the splits, or None if there are none.
 
-    It computes the lengths of every split, and the data of splits into equal parts or sequences. With
-    ``sizes``, or if CSE may merge splits, it computes the data of every split. Otherwise, values with a
+    It computes the lengths of every split, and the data of splits with ``num_outputs`` or into sequences.
+    With ``sizes``, or if CSE may merge splits, it computes the data of every split. Otherwise, values with a
     declared type and shape become inputs, except integers and booleans, which may be shapes.
     """
     splits = [node for node in iter_nodes(model) if is_split_node(node)]

@@ -99,15 +99,14 @@ def analyse(model: ModelProto, where: Where, engine: Engine | None = None) -> An
     split_nodes = tuple(replace(split_node, node=None) for split_node in iter_split_nodes(graph, where))
     if engine is None:
         return Analysis(split_nodes)
-    visited: list[SplitNode] = []
     # Forward inference: the size that a split implies for its own input may be wrong before it has run.
-    found = ForwardInterpreter(graph, where, visited.append).run()
+    found = ForwardInterpreter(graph, where).run()
     editor = None
     if whole:
         found.annotate()
         editor = OnnxEditor(graph, where) if may_be_in(graph) else None
     return replace(
-        analyse_splits(visited, ModelContext.from_model(graph), editor, engine, traced=False),
+        analyse_splits(found.splits, ModelContext.from_model(graph), editor, engine, traced=False),
         split_nodes=split_nodes,
     )
 
@@ -238,13 +237,13 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether a conversion to 32 bits keeps the values of an array. -2^31 counts as too small."""
+    """Return whether a conversion to 32 bits keeps the values of an array."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):
             return bool(np.array_equal(array.astype(np.float32), array, equal_nan=True))
-    return bool(array.min() >= -INT32_MAX and array.max() <= INT32_MAX)
+    return bool(array.min() >= -INT32_MAX - 1 and array.max() <= INT32_MAX)
 
 
 def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> str | None:
@@ -253,21 +252,19 @@ def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> 
         return "num_outputs divides an axis that may have more than 2^24 positions"
     if is_checked(split_node, target, engine):
         return None
-    binding, lengths = split_node.binding, split_node.lengths
-    assert binding is not None
-    if binding.axis is None:
+    lengths = split_node.lengths
+    if split_node.axis is None:
         return "its axis is known only at run time"
-    if binding.division is None and (lengths is None or lengths.shape is None):
+    if split_node.division is None and (lengths is None or lengths.shape is None):
         return "the rank of its lengths is known only at run time"
     return None
 
 
 def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
     """Return whether a split is valid in every run, or the runtime itself rejects invalid runs."""
-    binding = split_node.binding
-    if binding is None or _is_always_valid(split_node):
+    if split_node.error is not None or _is_always_valid(split_node):
         return True
-    if binding.division is not None:
+    if split_node.division is not None:
         return target.checks_in(engine.version, "sizes")
     # onnxruntime treats empty lengths as absent, and accepts lengths of any rank for sequences.
     shape = None if split_node.lengths is None else split_node.lengths.shape
@@ -277,48 +274,30 @@ def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
 
 def _is_rounded(split_node: SplitNode) -> bool:
     """Return whether ``num_outputs`` divides an axis whose size may not be exact in float32."""
-    binding = split_node.binding
-    division = None if binding is None else binding.division
-    if binding is None or division is None or division.rule is not SizeRule.CEIL:
+    division, size = split_node.division, split_node.size
+    if division is None or division.rule is not SizeRule.CEIL:
         return False
-    shape = binding.data.shape
-    size = None if shape is None or binding.axis is None else shape[binding.axis]
     most = size if size is None or isinstance(size, int) else size.hi
     return most is None or most > _ROUNDED
 
 
 def find_part_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
     """Return the axis and size of each part, or None if the split is invalid or a size is unknown."""
-    binding, inference = split_node.binding, split_node.inference
-    if binding is None or inference is None or binding.axis is None or inference.parts is None:
+    axis, inference = split_node.axis, split_node.inference
+    if axis is None or inference is None or inference.parts is None:
         return None
-    known = [None if part is None else part[binding.axis] for part in inference.parts]
-    sizes = [(binding.axis, size) for size in known if isinstance(size, int)]
-    whole = None if inference.data is None else inference.data[binding.axis]
-    return sizes if isinstance(whole, int) and len(sizes) == len(known) else None
-
-
-def _has_static_axis(split_node: SplitNode) -> bool:
-    """Return whether the size of the split axis is known before the run."""
-    binding = split_node.binding
-    shape = None if binding is None else binding.data.shape
-    return (
-        binding is not None
-        and shape is not None
-        and binding.axis is not None
-        and isinstance(shape[binding.axis], int)
-    )
+    known = [None if part is None else part[axis] for part in inference.parts]
+    sizes = [(axis, size) for size in known if isinstance(size, int)]
+    return sizes if isinstance(split_node.implied_size, int) and len(sizes) == len(known) else None
 
 
 def _is_always_valid(split_node: SplitNode) -> bool:
     """Return whether a split is valid in every run, so that it needs no check."""
-    binding = split_node.binding
-    if binding is None or binding.axis is None or binding.data.shape is None:
+    division, size = split_node.division, split_node.size
+    if size is None:
         return False
-    division, shape = binding.division, binding.data.shape
     if division is not None and division.rule in (SizeRule.CEIL, SizeRule.CHUNK):
         return True  # valid for every axis size
-    size = shape[binding.axis]
     if division is not None and division.rule is SizeRule.REMAINDER and not isinstance(size, int):
         return size.lo > sum(division.lengths)
     return isinstance(size, int) and find_part_sizes(split_node) is not None
@@ -329,7 +308,9 @@ def needs_check(split_node: SplitNode, analysis: Analysis) -> bool:
     key = make_key(split_node)
     if key not in analysis.reasons:
         return key in analysis.unchecked
-    return key in analysis.doubtful or (split_node.schema.gives_sequence and not _has_static_axis(split_node))
+    return key in analysis.doubtful or (
+        split_node.schema.gives_sequence and not isinstance(split_node.size, int)
+    )
 
 
 def raise_limit(analysis: Analysis, engine: Engine, where: Where) -> None:
@@ -380,29 +361,38 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     trips = None if limit is None else read_constant(limit)
     if limit is not None and (trips is None or trips.size != 1):
         return 1.0
+    conditions = [_find_condition(loop, body) for body in bodies]
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
-        return float(max(0, trips.item()))
-    return math.inf if any(_is_endless(loop, body) for body in bodies) else 1.0
+        number = float(max(0, trips.item()))
+        return min(number, 1.0) if False in conditions else number
+    return math.inf if True in conditions else 1.0
 
 
-def _is_endless(loop: ir.Node, body: ir.Graph) -> bool:
-    """Return whether the condition that a body returns is an input, an outer value or a constant."""
+def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
+    """Return the condition that a body returns if it is constant, or None if the body computes it.
+
+    An input of the body or an outer value counts as true: the loop has started with it.
+    """
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
         inner = ports.body.by_id
         assert ports.condition is not None
         (end,) = ports.body.get_sources(inner[ports.condition])
-        return inner[end.layer].type in ("Const", "Parameter")
+        source = inner[end.layer]
+        if source.constant is not None:
+            return bool(source.constant.read_array(source.where).all())
+        return True if source.type == "Parameter" else None
     value = body.outputs[0] if body.outputs else None
-    while value is not None and (node := value.producer()) is not None:
-        if node.op_type != "Identity":
-            return node.op_type == "Constant"
+    while value is not None and (node := value.producer()) is not None and node.op_type == "Identity":
         value = node.inputs[0]
-    return True
+    constant = None if value is None else read_constant(value)
+    if constant is not None:
+        return bool(constant.all())
+    return True if value is None or value.producer() is None else None
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
-    """Return whether a node is a loop that may have no iteration, for which a runtime returns wrong values.
+    """Return whether a loop may run no iterations and ``runtime`` then returns wrong values.
 
     onnxruntime infers the sizes of an empty result from the body only. OpenVINO returns the result of the
     previous run.

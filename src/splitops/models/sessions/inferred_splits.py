@@ -24,9 +24,7 @@ _MAX_LENGTHS: Final = 64
 
 def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[SplitNode]:
     """Infer the splits of a model from the types and shapes of ``inputs``, and the elements of small ones."""
-    split_nodes: list[SplitNode] = []
-    ShapeInterpreter(model, where, split_nodes.append, given=_make_abstract_inputs(model, inputs)).run()
-    return split_nodes
+    return ShapeInterpreter(model, where, given=_make_abstract_inputs(model, inputs)).run().splits
 
 
 def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:

@@ -20,7 +20,6 @@ from splitops.models.engines.empty_tensors import EmptyTensorError
 from splitops.models.engines.engine import Compiled, Engine, EngineError, Program
 from splitops.models.fix import FixStatus, SplitReport
 from splitops.models.fix.driver import ModelSnapshot, fix_splits
-from splitops.models.fix.models import take_snapshot
 from splitops.models.formats.walk import has_layers, iter_all_nodes
 from splitops.models.quirks import may_be_in
 from splitops.models.running.input_specs import InputSpec
@@ -196,18 +195,14 @@ class SessionProgram(ABC):
         target, is_ir = Target.load(engine.name), has_layers(nodes)
         loops = [node for node in iter_all_nodes(nodes) if may_not_iterate(node, engine.name)]
         declared = {} if is_ir else forget_shapes(nodes)
-        look = partial(take_snapshot, nodes, self._where, (target,))
+        look = partial(ModelSnapshot.take, nodes, self._where, (target,))
         first = look()
         checks = Checks(first.writer.editor)
         analysis = _analyse(first, nodes, engine)
         checks_lengths = target.checks_in(engine.version, "lengths") and engine.name != "openvino"
         for node, (split_node, *_) in first.calls.items():
             rewritten = make_key(split_node) in analysis.reasons
-            if (
-                split_node.binding is not None
-                and split_node.binding.axis is not None
-                and needs_check(split_node, analysis)
-            ):
+            if split_node.axis is not None and needs_check(split_node, analysis):
                 checks.add_split(node, split_node, safe=is_ir or not (checks_lengths or rewritten))
         for loop in loops:
             if may_not_iterate(loop, engine.name):  # a second test, with the inferred inputs
@@ -340,9 +335,8 @@ class SessionProgram(ABC):
 
 
 def _analyse(seen: ModelSnapshot, nodes: ir.Model, engine: Engine) -> Analysis:
-    split_nodes = [split_node for calls in seen.calls.values() for split_node in calls]
     editor = seen.writer.editor if may_be_in(nodes) else None
-    return analyse_splits(split_nodes, seen.context, editor, engine)
+    return analyse_splits(seen.inferred.splits, seen.context, editor, engine)
 
 
 def reject_invalid(split_nodes: Iterable[SplitNode], inputs: Collection[str]) -> None:

@@ -129,7 +129,7 @@ def simplify_with_report(
         ...     g (float[6] x) => (float[6] c) { a, b = Split<axis = 0>(x) c = Concat<axis = 0>(a, b) }''')
         >>> print(simplify_with_report(model))
         2 nodes -> 1:
-          node 'Concat -> c': Split-13(axis=0, 2 outputs), Concat(axis=0) -> x [split-concat]: \
+          node 'Concat -> c': Split-13(axis=0, 2 outputs), Concat(axis=0) -> x [cancel-split-concat]: \
 all parts of a split are in their order
     """
     from splitops.models.formats.model import CheckedModel

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
+from splitops.common.integers import INT64_MAX
 from splitops.models.ops.shapes import clamp, list_positions
 from splitops.spec.sizes.dims import Dim, Shape
-
-_MAX: Final = (1 << 63) - 1
-"""Maximum size of an axis. If a Slice ends there, it ends at the end of every axis."""
 
 
 def is_whole_axis(bounds: slice, size: Dim) -> bool:
@@ -19,12 +16,12 @@ def is_whole_axis(bounds: slice, size: Dim) -> bool:
         >>> from splitops.spec.sizes.dims import UNKNOWN, Range
         >>> [is_whole_axis(slice(0, 9, 1), size) for size in (6, UNKNOWN, Range(2, 9))]
         [True, False, True]
-        >>> is_whole_axis(slice(0, _MAX, 1), UNKNOWN), is_whole_axis(slice(-1, -2, -1), 1)
+        >>> is_whole_axis(slice(0, INT64_MAX, 1), UNKNOWN), is_whole_axis(slice(-1, -2, -1), 1)
         (True, True)
     """
     if isinstance(size, int):
         return list_positions(size, bounds) == range(size)
-    longest = _MAX if size.hi is None else size.hi
+    longest = INT64_MAX if size.hi is None else size.hi
     from_first = bounds.start == 0 or bounds.start <= -longest
     return bool(bounds.step == 1 and from_first and bounds.stop >= longest)
 
@@ -59,7 +56,8 @@ def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
         return slice(taken.start, max(taken.start, taken.stop), taken.step)
     if inner.step != 1 or outer.step != 1 or min(inner.start, inner.stop, outer.start, outer.stop) < 0:
         return None
-    return slice(min(inner.start + outer.start, _MAX), min(inner.stop, inner.start + outer.stop, _MAX), 1)
+    start, stop = inner.start + outer.start, min(inner.stop, inner.start + outer.stop)
+    return slice(min(start, INT64_MAX), min(stop, INT64_MAX), 1)
 
 
 def find_sliced_axis(bounds: Mapping[int, slice], shape: Shape) -> tuple[int, range] | None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor, Role
-from splitops.models.graph.onnx import find_shape, get_abstract_value, has_consumers
+from splitops.models.graph.onnx import find_shape, has_consumers
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.split_nodes.static_facts import (
     SplitFacts,
@@ -19,13 +18,13 @@ from splitops.models.split_nodes.static_facts import (
     is_whole,
     sum_groups,
 )
-from splitops.spec.sizes.dims import Dim
+from splitops.spec.sizes.dims import Shape, to_exact
 
 Item = tuple[ir.Node, int] | None
 """The split and the part index of a Concat input, if it is a part on the same axis. None for other inputs."""
 
 
-def split_concat(node: ir.Node, editor: Editor) -> None:
+def cancel_split_concat(node: ir.Node, editor: Editor) -> None:
     """Simplify a Concat that joins parts of a split in their order.
 
     If it reads all parts, they are replaced by the data of the split. Otherwise, adjacent parts without other
@@ -172,7 +171,7 @@ def _is_complete(facts: SplitFacts, sizes: tuple[int, ...]) -> bool:
     return not isinstance(facts.size, int) or sum(sizes) == facts.size
 
 
-def concat_split(node: ir.Node, editor: Editor) -> None:
+def cancel_concat_split(node: ir.Node, editor: Editor) -> None:
     """Replace the parts of a split with the inputs of the Concat before it, if they have the same boundaries.
 
     If the Concat has no other use, a part that consists of several inputs becomes a Concat of them, unless
@@ -188,14 +187,12 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     if facts.axis != editor.find_concat_axis(concat, facts.rank) or not pieces:
         return
     dead = editor.find_sole_consumer(concat.outputs[0]) is node
-    tensors = [
-        found if isinstance(found := get_abstract_value(piece), AbstractTensor) else None for piece in pieces
-    ]
+    shapes = [find_shape(piece) for piece in pieces]
     if any(map(editor.has_fixed_name, node.outputs)):
         return
-    if dead and not _can_always_concatenate(tensors, facts.axis, facts.rank):
+    if dead and not _can_always_concatenate(shapes, facts.axis, facts.rank):
         return  # the Concat would be removed as well, although it could fail
-    groups = _match_inputs(facts, tensors)
+    groups = _match_inputs(facts, shapes)
     if groups is None:
         return
     several = [group for group in groups if len(group) > 1]
@@ -221,16 +218,15 @@ def concat_split(node: ir.Node, editor: Editor) -> None:
     editor.record(where, before, names, "the parts are the concatenated values")
 
 
-def _match_inputs(facts: SplitFacts, tensors: Sequence[AbstractTensor | None]) -> list[range] | None:
-    pieces = [_get_size(tensor, facts.axis, facts.rank) for tensor in tensors]
-    sizes = [piece for piece in pieces if piece is not None]
-    if len(sizes) != len(pieces):
+def _match_inputs(facts: SplitFacts, shapes: Sequence[Shape | None]) -> list[range] | None:
+    sizes = [shape[facts.axis] for shape in shapes if shape is not None and len(shape) == facts.rank]
+    if len(sizes) != len(shapes):
         return None
     if len(sizes) == len(facts.parts) and all(map(is_same_size, sizes, facts.parts)):
         # The sizes then add up to the size of the axis, so the split cannot fail.
         return [range(index, index + 1) for index in range(len(sizes))]
-    exact = [piece for piece in sizes if isinstance(piece, int)]
-    if len(exact) != len(sizes) or facts.sizes is None or not facts.removable:
+    exact = to_exact(sizes)
+    if exact is None or facts.sizes is None or not facts.removable:
         return None
     return group_pieces(exact, facts.sizes)
 
@@ -303,22 +299,12 @@ def _collect_tree(outer: ir.Node, editor: Editor) -> tuple[list[ir.Node], list[i
     return inner, leaves
 
 
-def _get_size(tensor: AbstractTensor | None, axis: int, rank: int) -> Dim | None:
-    if tensor is None or tensor.shape is None or len(tensor.shape) != rank:
-        return None
-    return tensor.shape[axis]
-
-
-def _can_always_concatenate(tensors: Sequence[AbstractTensor | None], axis: int, rank: int) -> bool:
+def _can_always_concatenate(shapes: Sequence[Shape | None], axis: int, rank: int) -> bool:
     """Return whether tensors can be concatenated for all values of their unknown sizes."""
-    shapes = [None if tensor is None else tensor.shape for tensor in tensors]
-    first = shapes[0]
-    if first is None or any(shape is None or len(shape) != rank for shape in shapes):
-        return False
-    return all(
+    known = [shape for shape in shapes if shape is not None and len(shape) == rank]
+    return len(known) == len(shapes) and all(
         is_same_size(size, other)
-        for shape in shapes
-        if shape is not None
-        for index, (size, other) in enumerate(zip(first, shape, strict=True))
+        for shape in known
+        for index, (size, other) in enumerate(zip(known[0], shape, strict=True))
         if index != axis
     )

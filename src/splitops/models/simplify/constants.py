@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from splitops.models.abstract_values import AbstractTensor
 from splitops.models.graph.editor import Editor
-from splitops.models.graph.onnx import get_abstract_value, has_consumers
+from splitops.models.graph.onnx import find_type, get_abstract_value, has_consumers
 from splitops.models.graph.op_builder import annotate_like
 from splitops.models.simplify.registry import DEFAULT_LIMIT
 from splitops.models.split_nodes.static_facts import SplitFacts, split_array
@@ -59,23 +59,14 @@ def _read_parts(data: ir.Value, facts: SplitFacts, editor: Editor, limit: int) -
 
 def _read_inferred(value: ir.Value) -> Content | None:
     tensor = get_abstract_value(value)
-    if (
-        not isinstance(tensor, AbstractTensor)
-        or tensor.elements is None
-        or tensor.type is None
-        or not tensor.is_complete
-    ):
-        return None
-    return tensor.elements.astype(tensor.type.numpy), tensor.type
+    array = tensor.to_array() if isinstance(tensor, AbstractTensor) else None
+    kind = find_type(value)
+    return None if array is None or kind is None else (array, kind)
 
 
 def _count_bytes(content: Content) -> int:
-    array, element_type = content
-    return (
-        sum(map(len, map(str, array.flat)))
-        if not element_type.bits
-        else -(-array.size * element_type.bits // 8)
-    )
+    array, kind = content
+    return -(-array.size * kind.bits // 8) if kind.bits else sum(map(len, map(str, array.flat)))
 
 
 def split_initializers(node: ir.Node, editor: Editor) -> None:

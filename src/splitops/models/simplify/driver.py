@@ -72,7 +72,7 @@ def rewrite(
 
 def annotate_model(model: ir.Model, where: Where = NOWHERE) -> None:
     """Annotate every value of a well-formed model with its inferred type, shape and elements."""
-    ForwardInterpreter(model, where, lambda _: None).run().annotate()
+    ForwardInterpreter(model, where).run().annotate()
 
 
 class AnnotateInferredPass(ir.passes.InPlacePass):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from splitops.models.split_nodes.static_facts import is_same_size
-from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape, to_exact
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,7 +210,7 @@ def _find_reshape(source: Sequence[Axis], target: Sequence[Axis]) -> list[Move] 
 
 
 def _compute_size(axis: Axis) -> Dim:
-    exact = [factor.size for factor in axis if isinstance(factor.size, int)]
-    if len(exact) == len(axis):
+    exact = to_exact([factor.size for factor in axis])
+    if exact is not None:
         return math.prod(exact)
     return axis[0].size if len(axis) == 1 else UNKNOWN

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
@@ -12,7 +10,7 @@ from splitops.models.graph.editor import Editor, Role
 from splitops.models.graph.onnx import get_abstract_value, has_consumers
 from splitops.models.quirks import RUNTIMES, find
 from splitops.models.split_nodes.static_facts import find_shortest, find_whole_part, group_parts, sum_groups
-from splitops.spec.sizes.dims import Shape
+from splitops.spec.sizes.dims import to_exact
 
 
 def remove_whole_part(node: ir.Node, editor: Editor) -> None:
@@ -72,7 +70,7 @@ def remove_unused_parts(node: ir.Node, editor: Editor) -> None:
     editor.record(where, before, editor.describe_producer(parts[0]), reason)
 
 
-def empty_parts(node: ir.Node, editor: Editor) -> None:
+def fold_empty_parts(node: ir.Node, editor: Editor) -> None:
     """Replace used empty parts of known shape with constants."""
     facts = editor.read_split_facts(node)
     if facts is None or len(facts.parts) == 1:
@@ -90,22 +88,15 @@ def empty_parts(node: ir.Node, editor: Editor) -> None:
             or tensor.type is None
         ):
             continue
-        shape = _to_empty_shape(tensor.shape)
+        kind, shape = tensor.type, to_exact(tensor.shape)
         # A constant needs all sizes, and NumPy has no dtype for strings.
-        if shape is None or tensor.type.name == "string" or not editor.has_type(tensor.type):
+        if shape is None or 0 not in shape or kind.name == "string":
             continue
-        if not editor.has_empty(tensor.type, node):
+        if not editor.has_type(kind) or not editor.has_empty(kind, node):
             continue
-        editor.replace(output, editor.fold(np.zeros(shape, tensor.type.numpy), tensor.type, output, node))
+        editor.replace(output, editor.fold(np.zeros(shape, kind.numpy), kind, output, node))
         after = f"a constant of shape {shape}"
         editor.record(where, before, after, f"part {output.index()} is empty")
-
-
-def _to_empty_shape(shape: Shape | None) -> tuple[int, ...] | None:
-    if shape is None:
-        return None
-    sizes = tuple(size for size in shape if isinstance(size, int))
-    return sizes if len(sizes) == len(shape) and math.prod(sizes) == 0 else None
 
 
 def merge_splits(node: ir.Node, editor: Editor) -> None:

@@ -30,8 +30,8 @@ class Rewriting:
     Attributes:
         name: name that users pass. With underscores, it is the name of the function.
         summary: one-line description for users.
-        module: module of the function, in :mod:`splitops.models.simplify`.
         roots: kinds of operators (names of ``Role``) on which the function is called.
+        module: module of the function, in :mod:`splitops.models.simplify`.
         default: whether it is applied if the caller names no rewrites.
         openvino: whether it applies to OpenVINO models.
         undoes_fixes: whether it may restore a form of a split that ``fix`` has replaced for a runtime.
@@ -41,8 +41,8 @@ class Rewriting:
 
     name: str
     summary: str
-    module: str
     roots: tuple[str, ...]
+    module: str
     default: bool = True
     openvino: bool = True
     undoes_fixes: bool = False
@@ -68,131 +68,112 @@ class Rewriting:
 _SPLIT, _CONCAT, _SLICE, _GATHER = ("SPLIT",), ("CONCAT",), ("SLICE",), ("GATHER",)
 _DIVIDES: Final = ("SPLIT", "GATHER")
 
+_concat: Final = partial(Rewriting, module="concat")
+_constants: Final = partial(Rewriting, module="constants")
+_moves: Final = partial(Rewriting, module="moves")
+_parts: Final = partial(Rewriting, module="parts")
+_prevent_fusion: Final = partial(Rewriting, module="prevent_fusion")
+_sequences: Final = partial(Rewriting, module="sequences")
+_slices: Final = partial(Rewriting, module="slices")
+_weights: Final = partial(Rewriting, module="weights")
+
 _REWRITES: Final = (
-    Rewriting(
-        "remove-whole-part", "replace a split that has one non-empty part with its data", "parts", _SPLIT
-    ),
-    Rewriting(
+    _parts("remove-whole-part", "replace a split that has one non-empty part with its data", _SPLIT),
+    _constants(
         "fold-constants",
         "replace parts of constants and of known shapes with constants",
-        "constants",
         _SPLIT,
         options=("limit",),
     ),
-    Rewriting(
-        "split-initializers",
-        "replace a constant that only a split uses with one constant per part",
-        "constants",
-        _SPLIT,
+    _constants(
+        "split-initializers", "replace a constant that only a split uses with one constant per part", _SPLIT
     ),
-    Rewriting("empty-parts", "replace used empty parts with constants", "parts", _SPLIT),
-    Rewriting(
-        "sequence-reads",
+    _parts("fold-empty-parts", "replace used empty parts with constants", _SPLIT),
+    _sequences(
+        "replace-sequences",
         "replace uses of the sequence of a SplitToSequence with uses of its parts or data",
-        "sequences",
         ("SEQUENCE",),
         openvino=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-whole-slice", "replace a Slice of whole axes with its data", "slices", _SLICE),
-    Rewriting(
-        "merge-slices", "merge a Slice into the Slices that use it, if nothing else does", "slices", _SLICE
-    ),
-    Rewriting(
-        "strided-slices",
+    _slices("remove-whole-slice", "replace a Slice of whole axes with its data", _SLICE),
+    _slices("merge-slices", "merge a Slice into the Slices that use it, if nothing else does", _SLICE),
+    _slices(
+        "replace-strided-slices",
         "replace Slices in steps of n, from each of the first n positions, with Reshape, Split and Squeezes",
-        "slices",
         _SLICE,
         undoes_fixes=True,
     ),
-    Rewriting(
-        "slices",
+    _slices(
+        "replace-slices",
         "replace Slices that together cover an axis with a Split",
-        "slices",
         _SLICE,
         undoes_fixes=True,
     ),
-    Rewriting(
-        "gathers",
+    _slices(
+        "replace-gathers",
         "replace Gathers of adjacent positions that together cover an axis with a Split",
-        "slices",
         _GATHER,
         undoes_fixes=True,
     ),
-    Rewriting(
-        "scalar-gathers",
+    _slices(
+        "replace-scalar-gathers",
         "replace Gathers of each position of an axis with a Split and Squeezes (more nodes; off by default)",
-        "slices",
         _GATHER,
         default=False,
         undoes_fixes=True,
     ),
-    Rewriting("remove-single-concat", "replace a Concat of one value with that value", "concat", _CONCAT),
-    Rewriting(
+    _concat("remove-single-concat", "replace a Concat of one value with that value", _CONCAT),
+    _concat(
         "merge-concats",
         "merge a Concat into the Concat on the same axis that uses it, if nothing else does",
-        "concat",
         _CONCAT,
     ),
-    Rewriting(
-        "concat-split",
+    _concat(
+        "cancel-concat-split",
         "replace parts of a split Concat with its inputs, if they have the same boundaries",
-        "concat",
         _SPLIT,
     ),
-    Rewriting("split-concat", "remove splits of parts that are concatenated in order", "concat", _CONCAT),
-    Rewriting(
+    _concat("cancel-split-concat", "remove splits of parts that are concatenated in order", _CONCAT),
+    _parts(
         "merge-splits",
         "merge a split of a part into the split that produces it, on the same axis",
-        "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
-    Rewriting(
-        "hoist-splits",
-        "hoist a split above Reshapes and Transposes, if that needs fewer nodes",
-        "moves",
-        _DIVIDES,
+    _moves(
+        "hoist-splits", "hoist a split above Reshapes and Transposes, if that needs fewer nodes", _DIVIDES
     ),
-    Rewriting(
+    _moves(
         "merge-reshapes",
         "replace a chain of Reshapes and Transposes with a shorter equivalent chain",
-        "moves",
         ("RESHAPE", "TRANSPOSE"),
     ),
-    Rewriting(
+    _weights(
         "split-weights",
         "replace a split product with products of parts of the constant weights; floats only if allowed",
-        "weights",
         _DIVIDES,
         options=("allow",),
     ),
-    Rewriting(
+    _parts(
         "remove-unused-parts",
         "remove unused parts; replace a split that has one used part with a Slice",
-        "parts",
         _SPLIT,
         undoes_fixes=True,
     ),
-    Rewriting(
-        "shorten-lengths",
-        "replace lengths with an equivalent number of parts",
-        "parts",
-        _SPLIT,
-        undoes_fixes=True,
+    _parts(
+        "shorten-lengths", "replace lengths with an equivalent number of parts", _SPLIT, undoes_fixes=True
     ),
-    Rewriting(
+    _prevent_fusion(
         "set-equal-lengths",
         "set the lengths of splits that onnxruntime would merge wrongly",
-        "prevent_fusion",
         _SPLIT,
         openvino=False,
         final=True,
     ),
-    Rewriting(
+    _prevent_fusion(
         "prevent-fusion",
         "rewrite nodes around a split that OpenVINO would fuse wrongly",
-        "prevent_fusion",
         ("SPLIT", "SLICE", "TRANSPOSE"),
         final=True,
     ),

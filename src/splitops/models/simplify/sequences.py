@@ -14,7 +14,7 @@ from splitops.models.split_nodes.static_facts import SplitFacts
 from splitops.spec.sizes.rules import SizeRule
 
 
-def sequence_reads(node: ir.Node, editor: Editor) -> None:
+def replace_sequences(node: ir.Node, editor: Editor) -> None:
     """Replace the sequence of a SplitToSequence with its data, or with a Split of the data.
 
     SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it

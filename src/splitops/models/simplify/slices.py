@@ -19,7 +19,7 @@ from splitops.models.simplify.bounds import (
     list_strided_ranges,
 )
 from splitops.models.split_nodes.static_facts import partition
-from splitops.spec.sizes.dims import UNKNOWN, Shape
+from splitops.spec.sizes.dims import UNKNOWN, Shape, to_exact
 
 
 def remove_whole_slice(node: ir.Node, editor: Editor) -> None:
@@ -99,10 +99,10 @@ def _find_sliced_axis(node: ir.Node, shape: Shape, editor: Editor) -> tuple[int,
     return None if bounds is None else find_sliced_axis(bounds, shape)
 
 
-def _read_inner_sizes(shape: Shape, axis: int) -> list[int] | None:
+def _read_inner_sizes(shape: Shape, axis: int) -> tuple[int, ...] | None:
     """Return the sizes after ``axis``, or None if one is unknown or 0, so that a Reshape cannot set it."""
-    sizes = [size for size in shape[axis + 1 :] if isinstance(size, int) and size > 0]
-    return sizes if len(sizes) == len(shape) - axis - 1 else None
+    sizes = to_exact(shape[axis + 1 :])
+    return None if sizes is None or 0 in sizes else sizes
 
 
 # Nodes that select positions on an axis of a tensor, and together cover the axis
@@ -111,12 +111,12 @@ ReadPositions = Callable[[ir.Node, Shape, Editor], tuple[int, range] | None]
 """Function that returns the axis and the positions that a node selects, or None if it does not match."""
 
 
-def slices(node: ir.Node, editor: Editor) -> None:
+def replace_slices(node: ir.Node, editor: Editor) -> None:
     """Replace Slices of one tensor that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, _read_contiguous_slice)
 
 
-def strided_slices(node: ir.Node, editor: Editor) -> None:
+def replace_strided_slices(node: ir.Node, editor: Editor) -> None:
     """Replace n Slices with step n, one from each of the first n positions, with Reshape, Split and Squeezes.
 
     ``x[..., 0::2]`` and ``x[..., 1::2]`` of rotary embeddings become the parts of an axis of size 2, which
@@ -126,12 +126,12 @@ def strided_slices(node: ir.Node, editor: Editor) -> None:
     _replace_by_split(node, editor, _read_strided_slice, strided=True)
 
 
-def gathers(node: ir.Node, editor: Editor) -> None:
+def replace_gathers(node: ir.Node, editor: Editor) -> None:
     """Replace Gathers of adjacent positions that together cover an axis of known size with a Split."""
     _replace_by_split(node, editor, partial(_read_gather, rank=1))
 
 
-def scalar_gathers(node: ir.Node, editor: Editor) -> None:
+def replace_scalar_gathers(node: ir.Node, editor: Editor) -> None:
     """Replace scalar Gathers of all positions of an axis with a Split and a Squeeze for each position.
 
     This adds nodes: use it only for runtimes in which Split is faster than Gather.

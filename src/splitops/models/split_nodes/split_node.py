@@ -12,6 +12,8 @@ from splitops.errors import NOWHERE, SplitError, Where
 from splitops.models.split_nodes.operands import describe
 from splitops.spec.operators import OperatorSchema, history
 from splitops.spec.operators.schemas import SourceKind
+from splitops.spec.sizes.arithmetic import Division
+from splitops.spec.sizes.dims import Dim
 from splitops.splitting.binding import Binding, Fact, bind
 from splitops.splitting.faults import find_faults
 from splitops.splitting.inference import Inference, infer_binding
@@ -95,6 +97,28 @@ class SplitNode:
         return None if self.error is not None else self.bind()
 
     @property
+    def axis(self) -> int | None:
+        """The axis, in [0, rank) if the rank is known; None if it is unknown or ``error`` is set."""
+        return None if self.error is not None else self.bind().axis
+
+    @property
+    def division(self) -> Division | None:
+        """How the axis is divided; None if the lengths are unknown or ``error`` is set."""
+        return None if self.error is not None else self.bind().division
+
+    @property
+    def size(self) -> Dim | None:
+        """The size of the axis; None if the axis or the rank is unknown or ``error`` is set."""
+        data, axis = self.facts[0] if self.facts else None, self.axis
+        return None if axis is None or data is None or data.shape is None else data.shape[axis]
+
+    @property
+    def implied_size(self) -> Dim | None:
+        """The size of the axis, which the lengths may imply; None if it is unknown or ``error`` is set."""
+        shape, axis = None if self.inference is None else self.inference.data, self.axis
+        return None if axis is None or shape is None else shape[axis]
+
+    @property
     def inference(self) -> Inference | None:
         """The inferred shapes of the data and of the outputs; None if ``error`` is set."""
         return None if isinstance(self._inferred, SplitError) else self._inferred
@@ -110,8 +134,14 @@ class SplitNode:
         error, schema = self.error, self.as_written
         if error is None or self.unread is not None:
             return () if error is None else (error,)
-        given: Any = (self.attributes, self.facts)
-        found = find_faults(schema or self.schema, *given, outputs=len(self.outputs), where=self.where)
+        found = find_faults(
+            schema or self.schema,
+            self.attributes,
+            self.facts,
+            outputs=len(self.outputs),
+            where=self.where,
+            first=error if schema is None else None,
+        )
         # A node with the attributes of another version is checked by the rules of that version.
         return (error, *(one for one in found if one.message != error.message))
 

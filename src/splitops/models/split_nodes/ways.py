@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from typing import Final
 
-from splitops.errors import Rule, RuleError, rule_error
+from splitops.errors import ModelError, Rule, RuleError, rule_error
 from splitops.models.split_nodes.operands import describe, make_operand_facts
 from splitops.models.split_nodes.split_node import UNBIND_REPAIRS, Origin, SplitNode
-from splitops.models.split_nodes.static_facts import MAX_OUTPUTS
+from splitops.models.split_nodes.static_facts import MAX_OUTPUTS, SplitFacts, read_split_facts
 from splitops.models.split_nodes.styles import ConversionTarget, SplitStyle
 from splitops.spec.elements.types import ELEMENT_TYPES, ElementType, from_onnx_name
 from splitops.spec.operators import OperatorSchema
@@ -61,7 +61,7 @@ class Way:
 
     Attributes:
         kind: kind of the nodes.
-        schema: version of the split node; None for Slices, Gathers, trees and sequences.
+        schema: version of the split node; None for Slices, Gathers, trees and sequences of parts.
         axis: axis to set; None keeps the reference to an attribute of the function.
         lengths: division to set, or to compute lengths or bounds from; None if the lengths are known only at
             run time, or if ``bounds`` are set.
@@ -115,6 +115,7 @@ def iter_ways(
     *,
     must_differ: bool = False,
     keep: bool = True,
+    max_outputs: int | None = None,
 ) -> Iterator[Way]:
     """Yield the valid ways to write a split node for a target, the simplest first.
 
@@ -125,6 +126,7 @@ def iter_ways(
         must_differ: whether a runtime would merge the node with another one if it set no lengths; see
             :mod:`splitops.models.quirks`.
         keep: whether the unchanged node is included.
+        max_outputs: maximum number of outputs of each Split in a tree; None leaves trees out.
 
     Raises:
         RuleError: the split node is invalid, ``keep`` is set but the ambiguous node cannot stay, or an
@@ -141,7 +143,7 @@ def iter_ways(
         Slice x 2(axis=0, 0:3, 3:5)
         Gather x 2(axis=0, 0:3, 3:5)
     """
-    yield from _Search(split_node, target, prefer, must_differ).iter_ways(keep=keep)
+    yield from _Search(split_node, target, prefer, must_differ, max_outputs).iter_ways(keep=keep)
 
 
 def get_first_way(
@@ -151,7 +153,9 @@ def get_first_way(
     *,
     must_differ: bool = False,
 ) -> Way:
-    """Return the first way that :func:`iter_ways` yields for a split node and a target.
+    """Return the first way of :func:`iter_ways` that a conversion may use.
+
+    In OpenVINO, and for a split that returns a sequence, a conversion writes only one node.
 
     Raises:
         RuleError: the split node is invalid, or there is no way to write it. The error is then the rule that
@@ -168,14 +172,44 @@ def get_first_way(
         VariadicSplit-1(axis=0, split_lengths=[2, 2, 1, 0])
     """
     search = _Search(split_node, target, prefer, must_differ)
-    found = next(search.iter_ways(), None)
-    if found is not None:
-        return found
+    one_node = bool(target.domain) or split_node.schema.gives_sequence
+    for way in search.iter_ways():
+        if way.kind is Kind.NODE or not one_node:
+            return way
     reasons = [search.against[minor] for minor in (False, True) if minor in search.against]
     if reasons:
         raise reasons[0]
     got, expected = f"there is no way to write {split_node.schema} for it", "it would need too many nodes"
     raise rule_error(str(target), Rule.OPERATOR_VERSION, got, expected, where=split_node.where)
+
+
+def find_way(
+    split_node: SplitNode, target: ConversionTarget, kind: Kind, max_outputs: int | None = None
+) -> Way:
+    """Return the first way of a kind that writes a split node differently. A single node sets its lengths.
+
+    Raises:
+        ModelError: there is no such way. The message is the reason.
+        RuleError: as for :func:`iter_ways`.
+
+    Examples:
+        >>> from splitops.spec.operators import schema
+        >>> node = SplitNode(schema=schema("Split", 18), attributes={"num_outputs": 3},
+        ...                  facts=(Fact(shape=(7,)),), outputs=("a", "b", "c"))
+        >>> find_way(node, ConversionTarget("", 18), Kind.TREE, max_outputs=2).lengths.lengths
+        (3, 3, 1)
+        >>> find_way(node, ConversionTarget("", 11), Kind.GATHERS)
+        Traceback (most recent call last):
+        ...
+        splitops.errors.ModelError: positions can be computed only in opset 12 or later
+    """
+    search = _Search(split_node, target, SplitStyle.LENGTHS, True, max_outputs)
+    for way in search.iter_ways(keep=False):
+        sets_lengths = way.lengths is not None and way.lengths.rule is SizeRule.EXPLICIT
+        if way.kind is kind and (not way.is_one_node or sets_lengths):
+            return way
+    default = _REASONS.get(kind, f"{split_node.operator} cannot set these lengths")
+    raise ModelError(search.reasons.get(kind, default))
 
 
 def make_unbind_error(split_node: SplitNode, rule: Rule) -> RuleError:
@@ -214,8 +248,11 @@ class _Search:
     target: ConversionTarget
     prefer: SplitStyle
     must_differ: bool
+    max_outputs: int | None = None
     against: dict[bool, RuleError] = field(default_factory=dict)
     """The first error of each kind, keyed by whether it is minor. A minor one is reported only if alone."""
+    reasons: dict[Kind, str] = field(default_factory=dict)
+    """The reasons why there is no way of a kind with several nodes, except for :data:`_REASONS`."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -280,9 +317,12 @@ class _Search:
                 for schema in self.schemas:
                     yield from self._iter_nodes(schema, division, binding.data)
             yield from self._iter_computed_lengths()
-        if not self.target.domain and not binding.schema.gives_sequence and binding.squeeze is False:
+        if binding.schema.gives_sequence:
+            yield from self._iter_sequences()
+        elif binding.squeeze is False:
+            yield from self._iter_trees()
             yield from self._iter_slices()
-            yield from self._iter_casts()
+            yield from self._iter_casts() if not self.target.domain else ()
 
     # One node
 
@@ -303,8 +343,7 @@ class _Search:
     def _iter_lengths(self, division: Division) -> Iterator[Division]:
         if division.rule is SizeRule.EXPLICIT:
             yield division
-        elif self.size is not None:
-            wanted = self._count_parts(division, self.size)
+        elif self.size is not None and (wanted := self._count_parts(division, self.size)) <= _MAX_LENGTHS:
             sizes = compute_part_sizes(division, self.size, wanted)
             rest = self.size - sum(sizes)
             # Undeclared parts become one more part, because the lengths must sum to the size.
@@ -450,14 +489,61 @@ class _Search:
                 way = Way(Kind.NODE, schema, binding.axis, division, count)
                 yield replace(way, is_computed=True, lengths_type=_INT64)
 
-    # Slices
+    # Several nodes
+
+    @cached_property
+    def facts(self) -> SplitFacts | None:
+        """The axis and the parts of the split, or None if too little is known."""
+        return None if self.split_node.may_be_unbind else read_split_facts(self.binding)
+
+    def _iter_sequences(self) -> Iterator[Way]:
+        """Yield the way that writes a Split and a sequence of its parts."""
+        sizes = None if self.facts is None else self.facts.elements
+        kind = self.binding.data.type
+        if self.facts is None or sizes is None:
+            self.reasons[Kind.SEQUENCE] = "the number of its parts is known only at run time"
+        elif kind not in get_onnx_types("SequenceConstruct", self.target.opset or 0):
+            self.reasons[Kind.SEQUENCE] = f"SequenceConstruct does not support {kind or 'an unknown type'}"
+        elif len(sizes) > MAX_OUTPUTS:
+            self.reasons[Kind.SEQUENCE] = f"it has {len(sizes)} parts, more than {MAX_OUTPUTS}"
+        else:
+            lengths = Division(SizeRule.EXPLICIT, lengths=sizes)
+            yield Way(Kind.SEQUENCE, None, self.facts.axis, lengths, 1, squeeze=self.facts.squeeze)
+
+    def _iter_trees(self) -> Iterator[Way]:
+        """Yield the way that writes a tree of Splits, each with at most ``max_outputs`` outputs."""
+        sizes = None if self.facts is None else self.facts.sizes
+        if self.facts is None or sizes is None:
+            return
+        if self.max_outputs is None or self.max_outputs < 2:
+            self.reasons[Kind.TREE] = "a Split with one output has no parts"
+        elif not self.facts.complete:
+            self.reasons[Kind.TREE] = "its last parts are not declared"
+        else:
+            lengths = Division(SizeRule.EXPLICIT, lengths=sizes)
+            yield Way(Kind.TREE, None, self.facts.axis, lengths, self.max_outputs)
 
     def _iter_slices(self) -> Iterator[Way]:
-        """Yield the way that writes Slices and, since opset 12, the way that writes Gathers.
+        """Yield the way that writes Slices and, in OpenVINO or since opset 12, the one that writes Gathers.
 
-        Since opset 10, the graph may compute their bounds at run time.
+        In ONNX, the graph may compute their bounds at run time since opset 10.
         """
-        axis, bounds, opset = self._find_slice_axis(), self._compute_bounds(), self.target.opset or 0
+        bounds, opset = self._compute_bounds(), self.target.opset or 0
+        if self.target.domain:
+            if bounds is not None and self.facts is not None and self.facts.sizes is not None:
+                way = Way(Kind.SLICES, None, self.facts.axis, None, self.outputs, bounds=bounds)
+                yield way
+                if sum(self.facts.sizes) <= _MAX_POSITIONS:
+                    yield replace(way, kind=Kind.GATHERS)
+                self.reasons[Kind.GATHERS] = f"its parts have more than {_MAX_POSITIONS} positions"
+            else:
+                self.reasons |= dict.fromkeys((Kind.SLICES, Kind.GATHERS), _UNKNOWN_SIZES)
+            return
+        if opset < _COMPUTED_POSITIONS:
+            self.reasons[Kind.GATHERS] = (
+                f"positions can be computed only in opset {_COMPUTED_POSITIONS} or later"
+            )
+        axis = self._find_slice_axis()
         division, rule = self.binding.division, self.binding.schema.lengths_rule
         if axis is None:
             return
@@ -468,7 +554,7 @@ class _Search:
                 return
             way = replace(way, lengths=division)
         yield way
-        if opset >= COMPUTED_POSITIONS:
+        if opset >= _COMPUTED_POSITIONS:
             yield replace(way, kind=Kind.GATHERS)
 
     def _compute_bounds(self) -> tuple[tuple[int | None, int | None], ...] | None:
@@ -552,8 +638,16 @@ def get_onnx_types(operator: str, opset: int, name: str = "T") -> frozenset[Elem
     return frozenset(filter(None, map(from_onnx_name, names)))
 
 
-COMPUTED_POSITIONS: Final = 12
+_COMPUTED_POSITIONS: Final = 12
 """The first opset at which a graph can compute the indices of Gathers."""
+_MAX_POSITIONS: Final = 1 << 24
+"""Maximum number of constant positions in the Gathers that replace a split of OpenVINO."""
+_MAX_LENGTHS: Final = 1 << 20
+"""Maximum number of lengths of a split that returns a sequence and sets the size of its chunks."""
+_UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
+_NO_BOUNDS: Final = "its bounds cannot be written, or Slice does not support the data"
+_REASONS: Final = {Kind.TREE: _UNKNOWN_SIZES, Kind.SLICES: _NO_BOUNDS, Kind.GATHERS: _NO_BOUNDS}
+"""The usual reasons why there is no way of a kind."""
 
 _VALUE_BITS: Final = {
     "bool": 1,

@@ -156,10 +156,7 @@ SPLIT_TO_SEQUENCE_11: Final = OperatorSchema(
             description="Constrain split size to integral tensor.",
         ),
         TypeConstraint(
-            name="S",
-            types=_ALL_15,
-            sequence=True,
-            description="Constrain output types to all tensor types.",
+            name="S", types=_ALL_15, sequence=True, description="Constrain output types to all tensor types."
         ),
     ),
     axis=_AXIS_SOURCE,

@@ -48,6 +48,17 @@ def make_dim(lo: int, hi: int | None, name: str | None = None) -> Dim:
     return lo if lo == hi else Range(lo, hi, name)
 
 
+def to_exact(sizes: Sequence[Dim | None] | None) -> tuple[int, ...] | None:
+    """Return sizes if all of them are exact, or None.
+
+    Examples:
+        >>> to_exact((2, 3)), to_exact((2, UNKNOWN)), to_exact(None)
+        ((2, 3), None, None)
+    """
+    exact = tuple([size for size in sizes or () if isinstance(size, int)])
+    return None if sizes is None or len(exact) < len(sizes) else exact
+
+
 def to_integer(value: Any) -> int | None:
     """Convert an integer of any library to an int. Return None for other values, including booleans."""
     if type(value) is int:  # fast path of every call

@@ -227,7 +227,8 @@ def _format(terms: Sum) -> str | int | None:
     if constant:
         named.append((constant < 0, "", constant))
     text = "".join(f" {'-' if minus else '+'} {_format_term(atom, abs(c))}" for minus, atom, c in named)
-    return _limit_length(f"-{text[3:]}" if text.startswith(" -") else text[3:])
+    text = f"-{text[3:]}" if text.startswith(" -") else text[3:]
+    return text if len(text) <= MAX_LENGTH else None
 
 
 def _format_term(atom: str, coefficient: Fraction) -> str:
@@ -235,7 +236,3 @@ def _format_term(atom: str, coefficient: Fraction) -> str:
         return str(coefficient)
     factor = "" if coefficient.numerator == 1 else f"{coefficient.numerator}*"
     return f"{factor}{atom}" + ("" if coefficient.denominator == 1 else f"/{coefficient.denominator}")
-
-
-def _limit_length(text: str) -> str | None:
-    return text if len(text) <= MAX_LENGTH else None

@@ -18,6 +18,7 @@ from splitops.models.convert.layers.recurrent import RECURRENT
 from splitops.models.convert.layers.reductions import REDUCTIONS
 from splitops.models.convert.layers.windows import WINDOWS
 from splitops.models.formats.openvino import Layer
+from splitops.models.ops.conversion import convert_layer, find_converter, get_opset
 
 CONVERTERS: Final[tuple[LayerConverter, ...]] = (
     *ELEMENTWISE,
@@ -32,10 +33,13 @@ CONVERTERS: Final[tuple[LayerConverter, ...]] = (
 """All converters. :func:`find_layer_converter` looks them up by layer type and operation set."""
 
 _BY_LAYER: Final[Mapping[tuple[str, str], LayerConverter]] = {
-    (entry.layer, version): entry for entry in CONVERTERS for version in entry.versions
+    (entry.layer, f"opset{version}"): entry for entry in CONVERTERS for version in entry.versions
 }
 
 
 def find_layer_converter(layer: Layer) -> LayerConverter | None:
     """Return the converter of a layer, or None if its type and version have none."""
-    return _BY_LAYER.get((layer.type, layer.version))
+    operator = find_converter(layer)
+    if operator is None:
+        return _BY_LAYER.get((layer.type, layer.version))
+    return LayerConverter(layer=layer.type, write=convert_layer, opset=get_opset(operator))

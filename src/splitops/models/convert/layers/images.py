@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
+from splitops.errors import ModelError
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.converter import LayerConverter, to_opsets
-from splitops.models.formats.openvino import Layer
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import (
     FLOATS,
     INT32,
@@ -28,21 +28,22 @@ _COORDINATES: Final = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_
 _ROUNDINGS: Final = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
-def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, rank = sources[0], get_rank(builder, layer, sources[0])
-    by_sizes = layer.read_string("shape_calculation_mode") == "sizes"
-    if layer.version == "opset4":  # it has inputs for sizes and for scales, and uses one of them
-        wanted, axes_inputs = (sources[1] if by_sizes else sources[2]), sources[3:]
-    else:
-        wanted, axes_inputs = sources[1], sources[2:]
-    padding = (*layer.read_integers("pads_begin", []), *layer.read_integers("pads_end", []))
-    require(not any(padding), f"{layer} pads its data, which ONNX does not")
+def _write_interpolate(
+    builder: LayerOpBuilder, data: ir.Value, wanted: ir.Value, *more: ir.Value
+) -> ir.Value:
+    rank = get_rank(builder, data)
+    by_sizes = builder.layer.read_string("shape_calculation_mode") == "sizes"
+    if builder.layer.version == "opset4":  # it has inputs for sizes and for scales, and uses one of them
+        wanted, more = (wanted if by_sizes else more[0]), more[1:]
+    padding = (*builder.layer.read_integers("pads_begin", []), *builder.layer.read_integers("pads_end", []))
+    require(builder, not any(padding), "pads its data, which ONNX does not")
     require(
-        not layer.read_boolean("antialias", default=False),
-        f"{layer} sets antialias, which cannot be converted",
+        builder,
+        not builder.layer.read_boolean("antialias", default=False),
+        "sets antialias, which cannot be converted",
     )
-    axes = read_integers(builder, layer, axes_inputs[0]) if axes_inputs else list(range(rank))
-    attributes = _read_resize_attributes(layer, [axis % rank for axis in axes])
+    axes = read_integers(builder, more[0]) if more else list(range(rank))
+    attributes = _read_resize_attributes(builder, [axis % rank for axis in axes])
     if by_sizes:
         sizes = _replace_axes(builder, builder.add("Shape", [data]), as_int64(builder, wanted), axes, rank)
         return builder.add("Resize", [data, None, None, sizes], attributes)
@@ -52,12 +53,14 @@ def _write_interpolate(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
     return builder.add("Resize", [data, None, _replace_axes(builder, ones, scales, axes, rank)], attributes)
 
 
-def _read_resize_attributes(layer: Layer, axes: Sequence[int]) -> dict[str, Any]:
+def _read_resize_attributes(builder: LayerOpBuilder, axes: Sequence[int]) -> dict[str, Any]:
+    layer = builder.layer
     # OpenVINO's "linear" differs from linear interpolation along one axis after the other.
     mode = layer.read_enum("mode", {"nearest": "nearest", "linear_onnx": "linear", "cubic": "cubic"})
     require(
+        builder,
         mode != "cubic" or len(axes) == 2,
-        f"{layer} is cubic on {len(axes)} axes, but only 2 can be converted",
+        f"is cubic on {len(axes)} axes, but only 2 can be converted",
     )
     coordinates = layer.read_enum("coordinate_transformation_mode", _COORDINATES, "half_pixel")
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
@@ -80,10 +83,10 @@ def _replace_axes(
     return builder.add("Gather", [joined, builder.add_ints(order)], {"axis": 0})
 
 
-def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_roi_align(builder: LayerOpBuilder, data: ir.Value, boxes: ir.Value, batches: ir.Value) -> ir.Value:
     # OpenVINO's "half_pixel" shifts boxes by half an image pixel, ONNX's by half a pixel of the feature map.
     modes = {"asymmetric": "output_half_pixel", "half_pixel_for_nn": "half_pixel"}
-    data, boxes, batches = sources
+    layer = builder.layer
     attributes = {
         "output_height": layer.read_integers("pooled_h")[0],
         "output_width": layer.read_integers("pooled_w")[0],
@@ -95,30 +98,30 @@ def _write_roi_align(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     return builder.add("RoiAlign", [data, boxes, as_int64(builder, batches)], attributes)
 
 
-def _write_non_max_suppression(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+def _write_non_max_suppression(builder: LayerOpBuilder, *sources: ir.Value) -> Values:
     inputs, deviation = list(sources[:5]), sources[5:]
-    sorted_ = layer.read_boolean("sort_result_descending", default=True)
-    require(not sorted_, f"{layer} sorts the selected boxes across classes, which ONNX does not")
-    soft = any(require_constant(builder, layer, value, "soft_nms_sigma").any() for value in deviation)
-    require(not soft, f"{layer} sets soft_nms_sigma, which ONNX does not have")
+    sorted_ = builder.layer.read_boolean("sort_result_descending", default=True)
+    require(builder, not sorted_, "sorts the selected boxes across classes, which ONNX does not")
+    soft = any(require_constant(builder, value, "soft_nms_sigma").any() for value in deviation)
+    require(builder, not soft, "sets soft_nms_sigma, which ONNX does not have")
     for output, name in ((1, "scores"), (2, "number")):
-        used = output < len(layer.outputs) and builder.has_consumers(output)
-        require(not used, f"ONNX does not return the {name} of {layer}")
-    centred = layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
+        if output < len(builder.layer.outputs) and builder.has_consumers(output):
+            raise ModelError(f"ONNX does not return the {name} of {builder.layer}")
+    centred = builder.layer.read_enum("box_encoding", {"corner": 0, "center": 1}, "corner")
     if len(inputs) > 2:
         inputs[2] = as_int64(builder, inputs[2])
     one = builder.add_ints([1])
     inputs[2:] = [builder.add("Reshape", [value, one]) for value in inputs[2:]]
     selected = builder.add("NonMaxSuppression", inputs, {"center_point_box": centred})
-    if layer.read_string("output_type", "i64") == "i32":
+    if builder.layer.read_string("output_type", "i64") == "i32":
         selected = builder.cast(selected, INT32)
-    return [selected, None, None][: len(layer.outputs)]
+    return [selected, None, None][: len(builder.layer.outputs)]
 
 
-def _write_grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    mode = layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
-    padding = layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
-    corners = int(layer.read_boolean("align_corners", default=False))
+def _write_grid_sample(builder: LayerOpBuilder, *sources: ir.Value) -> ir.Value:
+    mode = builder.layer.read_enum("mode", ("bilinear", "nearest", "bicubic"), "bilinear")
+    padding = builder.layer.read_enum("padding_mode", ("zeros", "border", "reflection"), "zeros")
+    corners = int(builder.layer.read_boolean("align_corners", default=False))
     return builder.add(
         "GridSample", sources, {"mode": mode, "padding_mode": padding, "align_corners": corners}
     )
@@ -127,8 +130,8 @@ def _write_grid_sample(builder: LayerOpBuilder, layer: Layer, sources: Sequence[
 _entry = partial(LayerConverter, types=FLOATS)
 
 IMAGES: Final = (
-    _entry(layer="Interpolate", versions=to_opsets(4, 11), write=_write_interpolate),
-    _entry(layer="ROIAlign", versions=to_opsets(3, 9), write=_write_roi_align, opset=16),
-    _entry(layer="NonMaxSuppression", versions=to_opsets(5, 9), write=_write_non_max_suppression),
-    _entry(layer="GridSample", versions=to_opsets(9), write=_write_grid_sample, opset=16),
+    _entry(layer="Interpolate", versions=(4, 11), write=_write_interpolate),
+    _entry(layer="ROIAlign", versions=(3, 9), write=_write_roi_align, opset=16),
+    _entry(layer="NonMaxSuppression", versions=(5, 9), write=_write_non_max_suppression),
+    _entry(layer="GridSample", versions=(9,), write=_write_grid_sample, opset=16),
 )

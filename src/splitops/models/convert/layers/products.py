@@ -11,8 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.converter import LayerConverter, to_opsets
-from splitops.models.formats.openvino import Layer
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import (
     BOOL,
     FLOATS,
@@ -26,33 +25,34 @@ from splitops.models.ops.writing import (
 from splitops.spec.elements.types import ELEMENT_TYPES
 
 
-def _write_matmul(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
+def _write_matmul(builder: LayerOpBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
     factors = [
-        _transpose(builder, layer, value) if layer.read_boolean(name, default=False) else value
-        for value, name in zip(sources, ("transpose_a", "transpose_b"), strict=True)
+        _transpose(builder, value) if builder.layer.read_boolean(name, default=False) else value
+        for value, name in ((left, "transpose_a"), (right, "transpose_b"))
     ]
     return builder.add("MatMul", factors)
 
 
-def _transpose(builder: LayerOpBuilder, layer: Layer, value: ir.Value) -> ir.Value:
+def _transpose(builder: LayerOpBuilder, value: ir.Value) -> ir.Value:
     """Transpose the last two axes. Vectors are returned unchanged."""
-    rank = get_rank(builder, layer, value)
+    rank = get_rank(builder, value)
     if rank < 2:
         return value
     return builder.add("Transpose", [value], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
 
 
-def _write_einsum(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    equation = layer.get_attribute("equation")
-    require(bool(equation), f"{layer} has no equation")
+def _write_einsum(builder: LayerOpBuilder, *sources: ir.Value) -> ir.Value:
+    equation = builder.layer.get_attribute("equation")
+    require(builder, bool(equation), "has no equation")
     return builder.add("Einsum", sources, {"equation": equation})
 
 
-def _write_attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    query, key, value, *more = sources
-    causal = layer.read_boolean("causal")
+def _write_attention(
+    builder: LayerOpBuilder, query: ir.Value, key: ir.Value, value: ir.Value, *more: ir.Value
+) -> ir.Value:
+    causal = builder.layer.read_boolean("causal")
     mask = more[0] if more and not causal else None
-    scores = builder.add("MatMul", [_scale(builder, layer, query, more[1:]), _transpose(builder, layer, key)])
+    scores = builder.add("MatMul", [_scale(builder, query, more[1:]), _transpose(builder, key)])
     if causal:
         mask = _make_causal_mask(builder, scores)
     if mask is not None:
@@ -63,7 +63,7 @@ def _write_attention(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir
     return builder.add("MatMul", [builder.add("Softmax", [scores], {"axis": -1}), value])
 
 
-def _scale(builder: LayerOpBuilder, layer: Layer, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
+def _scale(builder: LayerOpBuilder, query: ir.Value, scale: Sequence[ir.Value]) -> ir.Value:
     if scale:
         return builder.add("Mul", [query, scale[0]])
     width = (builder.find_shape(query) or (None,))[-1]
@@ -87,17 +87,16 @@ def _make_causal_mask(builder: LayerOpBuilder, scores: ir.Value) -> ir.Value:
 
 def _write_dft(
     builder: LayerOpBuilder,
-    layer: Layer,
-    sources: Sequence[ir.Value],
-    *,
+    data: ir.Value,
+    axes_input: ir.Value,
+    *lengths: ir.Value,
     inverse: bool = False,
     real: bool = False,
 ) -> ir.Value:
     """Write a transform as one DFT per axis. For ``real`` data, the last of these axes is one-sided."""
-    data, axes_input, *lengths = sources
-    rank = get_rank(builder, layer, data) - (not real)
-    axes = [axis % rank for axis in read_integers(builder, layer, axes_input)]
-    sizes = read_integers(builder, layer, lengths[0], "sizes") if lengths else [-1] * len(axes)
+    rank = get_rank(builder, data) - (not real)
+    axes = [axis % rank for axis in read_integers(builder, axes_input)]
+    sizes = read_integers(builder, lengths[0], "sizes") if lengths else [-1] * len(axes)
     if real:
         # Transform complex numbers: OpenVINO's frontend adds an axis to one-sided transforms.
         data = builder.add("Unsqueeze", [data, builder.add_ints([-1])])
@@ -122,12 +121,10 @@ WIDE: Final = frozenset(kind for kind in FLOATS if kind.bits >= 32)
 _entry = partial(LayerConverter, opset=17, types=WIDE)
 
 PRODUCTS: Final = (
-    LayerConverter(layer="MatMul", versions=to_opsets(1), write=_write_matmul, types=NUMBERS),
-    LayerConverter(layer="Einsum", versions=to_opsets(7), write=_write_einsum, types=NUMBERS),
-    LayerConverter(
-        layer="ScaledDotProductAttention", versions=to_opsets(13), write=_write_attention, types=FLOATS
-    ),
-    _entry(layer="DFT", versions=to_opsets(7), write=_write_dft),
-    _entry(layer="IDFT", versions=to_opsets(7), write=partial(_write_dft, inverse=True)),
-    _entry(layer="RDFT", versions=to_opsets(9), write=partial(_write_dft, real=True)),
+    LayerConverter(layer="MatMul", write=_write_matmul, types=NUMBERS),
+    LayerConverter(layer="Einsum", versions=(7,), write=_write_einsum, types=NUMBERS),
+    LayerConverter(layer="ScaledDotProductAttention", versions=(13,), write=_write_attention, types=FLOATS),
+    _entry(layer="DFT", versions=(7,), write=_write_dft),
+    _entry(layer="IDFT", versions=(7,), write=partial(_write_dft, inverse=True)),
+    _entry(layer="RDFT", versions=(9,), write=partial(_write_dft, real=True)),
 )

@@ -14,8 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.converter import LayerConverter, to_opsets
-from splitops.models.formats.openvino import Layer
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import FLOATS, INT32, Values, require
 
 _STEPS_FIRST: Final = {"perm": [1, 0, 2]}
@@ -35,17 +34,15 @@ class _Cell:
     """Default activation functions of one direction, separated by commas."""
     single: bool = False
 
-    def __call__(self, builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
+    def __call__(self, builder: LayerOpBuilder, *sources: ir.Value) -> Values:
         data, *states = sources[: 1 + self.states]
         lengths = None if self.single else sources[1 + self.states]
-        weights = sources[(1 if self.single else 2) + self.states :]
-        require(
-            len(weights) == 3,
-            f"{layer} has {len(sources)} inputs, not {self.states + (4 if self.single else 5)}",
-        )
-        (hidden,) = layer.read_integers("hidden_size")
-        resets = self.operator == "GRU" and layer.read_boolean("linear_before_reset", default=False)
-        attributes = self._read_attributes(layer) | {"hidden_size": hidden}
+        weights: Sequence[ir.Value] = sources[(1 if self.single else 2) + self.states :]
+        count = self.states + (4 if self.single else 5)
+        require(builder, len(weights) == 3, f"has {len(sources)} inputs, not {count}")
+        (hidden,) = builder.layer.read_integers("hidden_size")
+        resets = self.operator == "GRU" and builder.layer.read_boolean("linear_before_reset", default=False)
+        attributes = self._read_attributes(builder) | {"hidden_size": hidden}
         if self.single:
             data, *states = (
                 builder.add("Unsqueeze", [value, builder.add_ints([0])]) for value in (data, *states)
@@ -101,23 +98,22 @@ class _Cell:
             parts.append(_reorder_rows(builder, value, kept))
         return builder.add("Concat", parts, {"axis": 1})
 
-    def _read_attributes(self, layer: Layer) -> dict[str, Any]:
+    def _read_attributes(self, builder: LayerOpBuilder) -> dict[str, Any]:
+        layer = builder.layer
         directions = ("forward", "reverse", "bidirectional")
         direction = "forward" if self.single else layer.read_enum("direction", directions)
         attributes: dict[str, Any] = {"direction": direction}
         for name in ("activations_alpha", "activations_beta"):
-            require(
-                not layer.get_attribute(name),
-                f"{layer} has {name} = {layer.get_attribute(name)!r}, which cannot be converted",
-            )
+            text = layer.get_attribute(name)
+            require(builder, not text, f"has {name} = {text!r}, which cannot be converted")
         activations = [name.strip() for name in layer.read_string("activations", self.activations).split(",")]
         each = len(self.activations.split(","))
         if direction == "bidirectional" and len(activations) == 2 * each:
             same = activations[:each] == activations[each:]
-            require(same, f"{layer} has activations = {activations}, which differ by direction")
+            require(builder, same, f"has activations = {activations}, which differ by direction")
             activations = activations[:each]
         named = set(activations) <= _ACTIVATIONS.keys() and len(activations) == each
-        require(named, f"{layer} has activations = {activations}, which cannot be converted")
+        require(builder, named, f"has activations = {activations}, which cannot be converted")
         attributes["activations"] = [_ACTIVATIONS[name] for name in activations] * (
             2 if direction == "bidirectional" else 1
         )
@@ -142,7 +138,7 @@ def _reorder_rows(builder: LayerOpBuilder, value: ir.Value, order: list[int]) ->
     return builder.add("Gather", [value, builder.add_ints(order)], {"axis": 1})
 
 
-_entry = partial(LayerConverter, versions=to_opsets(5), types=FLOATS)
+_entry = partial(LayerConverter, versions=(5,), types=FLOATS)
 _LSTM, _GRU, _RNN = (
     partial(_Cell, "LSTM", (1, 3, 0, 2), 2, "sigmoid,tanh,tanh"),
     partial(_Cell, "GRU", (0, 1, 2), 1, "sigmoid,tanh"),
@@ -153,7 +149,7 @@ RECURRENT: Final = (
     _entry(layer="LSTMSequence", write=_LSTM()),
     _entry(layer="GRUSequence", write=_GRU()),
     _entry(layer="RNNSequence", write=_RNN()),
-    _entry(layer="LSTMCell", versions=to_opsets(4), write=_LSTM(single=True)),
-    _entry(layer="GRUCell", versions=to_opsets(3), write=_GRU(single=True)),
-    _entry(layer="RNNCell", versions=to_opsets(1), write=_RNN(single=True)),
+    _entry(layer="LSTMCell", versions=(4,), write=_LSTM(single=True)),
+    _entry(layer="GRUCell", versions=(3,), write=_GRU(single=True)),
+    _entry(layer="RNNCell", versions=(1,), write=_RNN(single=True)),
 )

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from splitops.errors import ModelError
 from splitops.models.convert.layer_op_builder import LayerOpBuilder
-from splitops.models.convert.layers.converter import LayerConverter, to_opsets
-from splitops.models.formats.openvino import Layer
+from splitops.models.convert.layers.converter import LayerConverter
 from splitops.models.ops.writing import FLOATS, INT32, Values, get_rank, read_integers, require
-from splitops.spec.sizes.dims import Dim
+from splitops.spec.sizes.dims import Dim, to_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class _Window:
     auto_pad: str
 
     @classmethod
-    def read(cls, layer: Layer) -> _Window:
+    def read(cls, builder: LayerOpBuilder) -> _Window:
+        layer = builder.layer
         strides = layer.read_integers("strides")
         ones, zeros = [1] * len(strides), [0] * len(strides)
         known = ("explicit", "notset", "valid", "same_upper", "same_lower")
@@ -35,7 +36,7 @@ class _Window:
         begins, ends = layer.read_integers("pads_begin", zeros), layer.read_integers("pads_end", zeros)
         if auto_pad not in ("explicit", "notset"):
             begins, ends = zeros, zeros  # the specification then ignores the pads in the file
-        require(min((*begins, *ends), default=0) >= 0, f"{layer} has negative padding")
+        require(builder, min((*begins, *ends), default=0) >= 0, "has negative padding")
         return cls(strides, layer.read_integers("dilations", ones), begins, ends, auto_pad)
 
     @property
@@ -48,8 +49,8 @@ class _Window:
 
         Runtimes reject dilations together with automatic padding.
         """
-        exact = [size for size in sizes if isinstance(size, int)]
-        if not self.is_same or len(exact) < len(sizes):
+        exact = to_exact(sizes)
+        if not self.is_same or exact is None:
             return self
         rows = zip(exact, kernel, self.strides, self.dilations, strict=True)
         totals = [_compute_padding(*row) for row in rows]
@@ -86,28 +87,26 @@ def _get_sizes(builder: LayerOpBuilder, value: ir.Value, axes: int, *, first: in
 
 
 def _write_convolution(
-    builder: LayerOpBuilder,
-    layer: Layer,
-    sources: Sequence[ir.Value],
-    *,
-    operator: str = "Conv",
-    first: int = 2,
+    builder: LayerOpBuilder, *sources: ir.Value, operator: str = "Conv", first: int = 2
 ) -> ir.Value:
     """Write a convolution. ``first`` is the first spatial axis of the filters: 2, or 3 with groups."""
     data, filters = sources[:2]
     read = _read_window_attributes if operator == "Conv" else _read_transposed_attributes
-    attributes = read(builder, layer, sources, first=first)
+    attributes = read(builder, sources, first=first)
     if first == 3:
-        groups, *shape = _get_filter_shape(builder, layer, filters)
+        exact = to_exact(builder.find_shape(filters))
+        if exact is None or len(exact) < 4:
+            raise ModelError(f"the shape of the filters of {builder.layer} is unknown")
+        groups, *shape = exact
         filters = _reshape(builder, filters, [groups * shape[0], *shape[1:]])
         attributes["group"] = groups
     return builder.add(operator, [data, filters], attributes)
 
 
 def _read_window_attributes(
-    builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
+    builder: LayerOpBuilder, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.read(layer)
+    window = _Window.read(builder)
     kernel = [size for size in _get_sizes(builder, sources[1], 0, first=first) if isinstance(size, int)]
     axes = len(window.strides)
     window = window.resolve(kernel, _get_sizes(builder, sources[0], axes)) if len(kernel) == axes else window
@@ -115,38 +114,32 @@ def _read_window_attributes(
 
 
 def _read_transposed_attributes(
-    builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value], *, first: int
+    builder: LayerOpBuilder, sources: Sequence[ir.Value], *, first: int
 ) -> dict[str, Any]:
-    window = _Window.read(layer)
-    added = layer.read_integers("output_padding", [0] * len(window.strides))
+    window = _Window.read(builder)
+    added = builder.layer.read_integers("output_padding", [0] * len(window.strides))
     if len(sources) > 2:
-        window, added = _pad_to_shape(builder, layer, sources, window, added, first)
-    require(not window.is_same, f"{layer} has auto_pad = {window.auto_pad!r}, which differs in ONNX")
+        window, added = _pad_to_shape(builder, sources, window, added, first)
+    require(builder, not window.is_same, f"has auto_pad = {window.auto_pad!r}, which differs in ONNX")
     return window.make_attributes() | ({"output_padding": added} if any(added) else {})
 
 
 def _pad_to_shape(
-    builder: LayerOpBuilder,
-    layer: Layer,
-    sources: Sequence[ir.Value],
-    window: _Window,
-    added: list[int],
-    first: int,
+    builder: LayerOpBuilder, sources: Sequence[ir.Value], window: _Window, added: list[int], first: int
 ) -> tuple[_Window, list[int]]:
     """Return the window with explicit padding, and the output padding, for a given output shape.
 
     ONNX would distribute automatic padding differently. If the total is odd, OpenVINO's plugin puts the
     larger half first for same_upper, unlike in a convolution.
     """
-    wanted = read_integers(builder, layer, sources[2], "output shape")
+    wanted = read_integers(builder, sources[2], "output shape")
     axes = len(window.strides)
     sizes, kernel = _get_sizes(builder, sources[0], axes), _get_sizes(builder, sources[1], axes, first=first)
     begins, ends, more = list(window.begins), list(window.ends), list(added)
     for axis, (size, width, goal) in enumerate(zip(sizes, kernel, wanted, strict=True)):
-        exact = isinstance(size, int) and isinstance(width, int)
-        require(exact, f"the size of axis {axis + 2} of {layer} must be known, as its output shape is set")
-        assert isinstance(size, int)
-        assert isinstance(width, int)
+        if not isinstance(size, int) or not isinstance(width, int):
+            where = f"axis {axis + 2} of {builder.layer}"
+            raise ModelError(f"the size of {where} must be known, as its output shape is set")
         full = window.strides[axis] * (size - 1) + (width - 1) * window.dilations[axis] + 1 + added[axis]
         if window.is_same:
             total = max(0, full - goal)
@@ -154,17 +147,9 @@ def _pad_to_shape(
             begins[axis] = total - half if window.auto_pad == "same_upper" else half
             ends[axis] = total - begins[axis]
         missing = goal - (full - begins[axis] - ends[axis])
-        require(missing >= 0, f"{layer} omits the last {-missing} of axis {axis + 2}, which ONNX does not")
+        require(builder, missing >= 0, f"omits the last {-missing} of axis {axis + 2}, which ONNX does not")
         more[axis] += missing
     return replace(window, begins=begins, ends=ends, auto_pad="explicit"), more
-
-
-def _get_filter_shape(builder: LayerOpBuilder, layer: Layer, filters: ir.Value) -> list[int]:
-    """Return the shape of filters with an axis of groups. All sizes must be known."""
-    shape = builder.find_shape(filters) or ()
-    sizes = [size for size in shape if isinstance(size, int)]
-    require(len(sizes) == len(shape) >= 4, f"the shape of the filters of {layer} is unknown")
-    return sizes
 
 
 def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
@@ -178,28 +163,26 @@ def _reshape(builder: LayerOpBuilder, value: ir.Value, shape: Sequence[int]) -> 
 # Pools
 
 
-def _write_max_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> Values:
-    attributes = _read_pool(builder, layer, sources[0]).attributes
-    if len(layer.outputs) < 2 or not builder.has_consumers(1):
-        return [builder.add("MaxPool", sources, attributes), None][: len(layer.outputs)]
-    rank = get_rank(builder, layer, sources[0])
-    (axis,) = layer.read_integers("axis", [0])
+def _write_max_pool(builder: LayerOpBuilder, data: ir.Value) -> Values:
+    attributes = _read_pool(builder, data).attributes
+    if len(builder.layer.outputs) < 2 or not builder.has_consumers(1):
+        return [builder.add("MaxPool", [data], attributes), None][: len(builder.layer.outputs)]
+    rank = get_rank(builder, data)
+    (axis,) = builder.layer.read_integers("axis", [0])
     # ONNX returns positions in the whole tensor.
-    require(axis in (0, -rank), f"{layer} counts positions from axis {axis}, but ONNX from the first one")
-    data, positions = builder.add_node("MaxPool", sources, attributes, outputs=2)
-    wide = layer.read_string("index_element_type", "i64") == "i64"
-    return [data, positions if wide else builder.cast(positions, INT32)]
+    require(builder, axis in (0, -rank), f"counts positions from axis {axis}, but ONNX from the first one")
+    result, positions = builder.add_node("MaxPool", [data], attributes, outputs=2)
+    wide = builder.layer.read_string("index_element_type", "i64") == "i64"
+    return [result, positions if wide else builder.cast(positions, INT32)]
 
 
-def _write_average_pool(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    pool = _read_pool(builder, layer, sources[0])
-    counts = not layer.read_boolean("exclude-pad") and pool.pads
+def _write_average_pool(builder: LayerOpBuilder, data: ir.Value) -> ir.Value:
+    pool = _read_pool(builder, data)
+    counts = not builder.layer.read_boolean("exclude-pad") and pool.pads
     # The specifications do not define the count of elements of a window that ends after the padding.
-    require(
-        not (counts and pool.rounds_up),
-        f"{layer} counts padding and rounds up, which the specifications leave undefined",
-    )
-    return builder.add("AveragePool", sources, pool.attributes | ({"count_include_pad": 1} if counts else {}))
+    defined = not (counts and pool.rounds_up)
+    require(builder, defined, "counts padding and rounds up, which the specifications leave undefined")
+    return builder.add("AveragePool", [data], pool.attributes | ({"count_include_pad": 1} if counts else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,37 +195,33 @@ class _Pool:
     """Whether the output size may be rounded up."""
 
 
-def _read_pool(builder: LayerOpBuilder, layer: Layer, data: ir.Value) -> _Pool:
+def _read_pool(builder: LayerOpBuilder, data: ir.Value) -> _Pool:
     """Return the attributes of a pool, without ``ceil_mode`` if the sizes are known.
 
     If the last window begins in the padding, PyTorch (``ceil_torch``) and ONNX runtimes drop it, OpenVINO's
     ``ceil`` keeps it, and ONNX's inference counts it. All agree if the padding ends where this window ends.
     """
-    kernel = layer.read_integers("kernel")
-    rounding = layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
+    kernel = builder.layer.read_integers("kernel")
+    rounding = builder.layer.read_enum("rounding_type", ("floor", "ceil", "ceil_torch"), "floor")
     sizes = _get_sizes(builder, data, len(kernel))
-    window = _Window.read(layer).resolve(kernel, sizes)
+    window = _Window.read(builder).resolve(kernel, sizes)
     pads = window.is_same or any(window.begins) or any(window.ends)
     attributes = window.make_attributes() | {"kernel_shape": kernel}
     rows = zip(sizes, kernel, window.strides, window.dilations, window.begins, window.ends, strict=True)
     axes = [_Axis(*row) for row in rows]
     inside = all(max(axis.begin, axis.end) < axis.span for axis in axes)
-    require(inside, f"{layer} has windows that contain only padding")
+    require(builder, inside, "has windows that contain only padding")
     if rounding == "floor" or window.is_same or all(axis.is_even for axis in axes):
         return _Pool(attributes, pads, rounds_up=False)
     if not all(isinstance(axis.size, int) for axis in axes):
-        require(
-            all(axis.is_always_inside for axis in axes),
-            f"{layer} has windows that may begin in the padding, for which runtimes differ",
-        )
+        always = all(axis.end + axis.stride <= axis.span for axis in axes)
+        require(builder, always, "has windows that may begin in the padding, for which runtimes differ")
         return _Pool(attributes | {"ceil_mode": 1}, pads, rounds_up=True)
     ends = []
     for axis in axes:
         begins = axis.compute_last_begin(drops=rounding == "ceil_torch")
-        require(
-            axis.is_inside(begins),
-            f"{layer} has windows that begin in the padding, for which runtimes differ",
-        )
+        inside = axis.is_inside(begins)
+        require(builder, inside, "has windows that begin in the padding, for which runtimes differ")
         ends.append(max(axis.end, axis.compute_end(begins)))
     if ends == window.ends:
         return _Pool(attributes, pads, rounds_up=False)
@@ -274,11 +253,6 @@ class _Axis:
             isinstance(self.size, int) and (self.size + self.begin + self.end - self.span) % self.stride == 0
         )
 
-    @property
-    def is_always_inside(self) -> bool:
-        """Whether no window can begin in the padding at the end, whatever the size."""
-        return self.end + self.stride <= self.span
-
     def compute_last_begin(self, *, drops: bool) -> int:
         """Return the position of the last window if the size is rounded up. 0 is the start of the padding.
 
@@ -299,16 +273,15 @@ class _Axis:
         return begins + self.span - self.size - self.begin
 
 
-def _write_adaptive_average(builder: LayerOpBuilder, layer: Layer, sources: Sequence[ir.Value]) -> ir.Value:
-    data, wanted = sources
-    outputs = read_integers(builder, layer, wanted, "size")
+def _write_adaptive_average(builder: LayerOpBuilder, data: ir.Value, wanted: ir.Value) -> ir.Value:
+    outputs = read_integers(builder, wanted, "size")
     if all(size == 1 for size in outputs):
         return builder.add("GlobalAveragePool", [data])
     shape = (builder.find_shape(data) or ())[2:]
     even = len(shape) == len(outputs) and all(
         isinstance(size, int) and size % out == 0 for size, out in zip(shape, outputs, strict=True)
     )
-    require(even, f"{layer} has windows of different sizes, which ONNX does not have")
+    require(builder, even, "has windows of different sizes, which ONNX does not have")
     steps = [int(size) // out for size, out in zip(shape, outputs, strict=True)]  # type: ignore[arg-type]
     return builder.add("AveragePool", [data], {"kernel_shape": steps, "strides": steps})
 
@@ -317,11 +290,11 @@ _entry = partial(LayerConverter, types=FLOATS)
 _transposed = partial(_write_convolution, operator="ConvTranspose")
 
 WINDOWS: Final = (
-    _entry(layer="Convolution", versions=to_opsets(1), write=_write_convolution),
-    _entry(layer="GroupConvolution", versions=to_opsets(1), write=partial(_write_convolution, first=3)),
-    _entry(layer="ConvolutionBackpropData", versions=to_opsets(1), write=_transposed),
-    _entry(layer="GroupConvolutionBackpropData", versions=to_opsets(1), write=partial(_transposed, first=3)),
-    _entry(layer="MaxPool", versions=to_opsets(1, 8, 14), write=_write_max_pool),
-    _entry(layer="AvgPool", versions=to_opsets(1, 14, 16), write=_write_average_pool),
-    _entry(layer="AdaptiveAvgPool", versions=to_opsets(8), write=_write_adaptive_average),
+    _entry(layer="Convolution", write=_write_convolution),
+    _entry(layer="GroupConvolution", write=partial(_write_convolution, first=3)),
+    _entry(layer="ConvolutionBackpropData", write=_transposed),
+    _entry(layer="GroupConvolutionBackpropData", write=partial(_transposed, first=3)),
+    _entry(layer="MaxPool", versions=(1, 8, 14), write=_write_max_pool),
+    _entry(layer="AvgPool", versions=(1, 14, 16), write=_write_average_pool),
+    _entry(layer="AdaptiveAvgPool", versions=(8,), write=_write_adaptive_average),
 )

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.errors import NOWHERE, Where
-from splitops.models.formats.onnx.storage import make_onnx_ir_error, serialize_with_onnx_ir
+from splitops.models.formats.onnx.storage import copy_proto, make_onnx_ir_error, serialize_with_onnx_ir
 from splitops.models.formats.onnx.structure import iter_located_graphs, iter_nodes
 from splitops.models.formats.onnx.tensors import find_folder
 from splitops.models.formats.walk import (
@@ -148,13 +148,6 @@ def unmark_locations(model: ir.Model) -> None:
                     name=tensor.name,
                     base_dir=folder.path if folder else tensor.base_dir,
                 )
-
-
-def copy_proto(model: ModelProto) -> ModelProto:
-    """Return a deep copy of a model."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    return copy
 
 
 def _from_proto(model: ModelProto, where: Where) -> ir.Model:

@@ -72,6 +72,13 @@ def parse(path: Path, *, allow_links: bool = False, attributes: bool = True) -> 
     return model
 
 
+def copy_proto(model: ModelProto) -> ModelProto:
+    """Return a deep copy of a model."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
 def find_weight_files(path: Path) -> set[Path]:
     """Return the paths of the external data files that an ONNX model names. They are not checked.
 
@@ -222,10 +229,8 @@ def write(
                 model_file.write(_encode(slim, where))
         return data, file
     if any(is_external(tensor) for tensor in iter_tensors(model)):
-        complete = ModelProto()
-        complete.CopyFrom(model)
-        load_external(iter_tensors(complete), where, None)
-        model = complete
+        model = copy_proto(model)
+        load_external(iter_tensors(model), where, None)
     write_atomically(file, _encode(model, where))
     return (file,)
 
@@ -235,8 +240,7 @@ def _copy_with_kept_data(model: ModelProto, file: Path, where: Where) -> ModelPr
 
     Raise ModelError unless the data is in this folder, but not in ``file`` itself.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_proto(model)
     for tensor in iter_tensors(copy):
         if not is_external(tensor):
             continue

@@ -69,7 +69,7 @@ def mark_external(tensor: TensorProto, folder: DataFolder) -> None:
 
 
 def unmark_external(tensor: TensorProto) -> DataFolder | None:
-    """Remove the folder's mark from the location of external data. Return the folder, or None if unmarked."""
+    """Remove the token of :func:`mark_external` from a tensor. Return its folder, or None without a token."""
     for entry in tensor.external_data:
         if entry.key == "location":
             folder, entry.value = find_folder(entry.value)

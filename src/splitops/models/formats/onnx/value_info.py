@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from onnx import ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 from splitops.models.abstract_values import AbstractTensor, AbstractValue, Opaque
+from splitops.models.formats.onnx.storage import copy_proto
 from splitops.models.formats.onnx.structure import iter_located_graphs
 from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import make_function_path
@@ -26,8 +27,7 @@ def declare_values(model: ModelProto, values: Values) -> ModelProto:
     replaces the declared one. Inputs of graphs and existing declarations of functions are not changed.
     Unnamed ranges are left out, as ONNX cannot express them.
     """
-    copy = ModelProto()
-    copy.CopyFrom(model)
+    copy = copy_proto(model)
     types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}
 
     def find_type(path: str | None, name: str) -> TypeProto | None:

@@ -26,6 +26,7 @@ from onnx.reference.ops import load_op
 from splitops.common.progress import track
 from splitops.errors import ModelError, SplitError, Where, shown
 from splitops.models.engines.profile_events import get_event_list, record_event
+from splitops.models.formats.onnx.graphs import deserialize_model
 from splitops.models.formats.onnx.structure import (
     check_model,
     index_functions,
@@ -35,6 +36,7 @@ from splitops.models.formats.onnx.structure import (
     read_opset_imports,
 )
 from splitops.models.formats.onnx.tensors import load_external, read_tensor
+from splitops.models.formats.onnx.types import to_type
 from splitops.models.formats.walk import (
     FunctionKey,
     canonicalise,
@@ -42,7 +44,7 @@ from splitops.models.formats.walk import (
     make_function_key,
     make_function_path,
 )
-from splitops.models.infer.onnx_types import infer_types
+from splitops.models.infer.interpreter import infer_model
 from splitops.models.running.onnx.control_flow import CONTROL_FLOW, FunctionCall
 from splitops.models.running.onnx.legacy_ops import (
     SLICE_WITH_STEPS,
@@ -300,7 +302,8 @@ class Evaluator(ReferenceEvaluator):
             if name and name not in made and kind is not None and kind.onnx_number is not None:
                 model.graph.input.append(make_tensor_value_info(name, kind.onnx_number, value.shape))
         declared: TypeProto = self.output_types[output]
-        return infer_types(model).get((None, self.output_names[output]), declared)
+        found = infer_model(deserialize_model(model)).index_by_name().get((None, self.output_names[output]))
+        return to_type(found) or declared
 
     def _call_guarded(self, node: NodeProto, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function for a node. Add the node to SplitErrors; turn other exceptions into ModelErrors."""
