@@ -288,7 +288,7 @@ def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bo
 def _pad_replicated(tensor: StoredTensor, growth: _Growth) -> AxisSharding | None:
     """Return how a replicated tensor is padded, or None unless exactly one axis certainly has the size.
 
-    Such an axis has the vocabulary size, or the inner size of shared experts unless it is also a hidden size.
+    Such an axis has the vocabulary size, or the inner size of shared experts if that is not a hidden size.
     """
     if growth.counts == "inner" and "shared" not in tensor.name:
         return None
