@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def run(folder: Path, ranks: int, *arguments: str, script: str = __file__, timeout: float = 240) -> None:
@@ -46,6 +46,17 @@ def join() -> int:
     store = dist.FileStore(os.environ["SPLITOPS_STORE"], ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     return rank
+
+
+def leave() -> NoReturn:
+    """Leave the group and end this process without PyTorch's destructors, which abort it now and then."""
+    import torch.distributed as dist
+
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _distributed(folder: Path) -> dict[str, object]:
@@ -116,6 +127,4 @@ def checkpoints(folder: Path) -> None:
 
 if __name__ == "__main__":
     checkpoints(Path(sys.argv[1]))
-    import torch.distributed
-
-    torch.distributed.destroy_process_group()
+    leave()

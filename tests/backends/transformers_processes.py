@@ -96,7 +96,7 @@ def main(folder: Path, models: list[str]) -> None:
             save(folder, model)
         torch.distributed.barrier()
         save_local(folder, model, rank)
-    torch.distributed.destroy_process_group()
+    sharding_processes.leave()
 
 
 if __name__ == "__main__":
