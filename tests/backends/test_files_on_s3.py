@@ -46,7 +46,7 @@ def test_a_file_on_s3_is_split(tmp_path, files, axis):
         splitops.files.open("s3://bucket/y.npy")
 
 
-def test_the_command_line_takes_addresses(tmp_path, files):
+def test_the_command_line_takes_urls(tmp_path, files):
     array = np.arange(24).reshape(4, 6)
     np.save(tmp_path / "x.npy", array)
     files.put_file(str(tmp_path / "x.npy"), "bucket/folder/x.npy")

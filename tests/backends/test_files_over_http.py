@@ -15,7 +15,7 @@ import pytest
 import splitops
 from splitops.errors import FileError
 from splitops.files import web
-from splitops.files.addresses import RemoteFile
+from splitops.files.urls import RemoteFile
 
 pytest.importorskip("aiohttp")
 ARRAY = np.arange(40_000, dtype=np.int32).reshape(200, 200)
@@ -39,7 +39,7 @@ class Server(ThreadingHTTPServer):
         self.changed = "Mon, 01 Jan 2024 00:00:00 GMT"
 
     @property
-    def address(self) -> str:
+    def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/x.npy"
 
 
@@ -96,13 +96,13 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_a_file_is_split(served: Server, tmp_path: Path) -> None:
-    made = splitops.files.split(served.address, tmp_path / "out", axis=1, num_outputs=2, verify=True)
+    made = splitops.files.split(served.url, tmp_path / "out", axis=1, num_outputs=2, verify=True)
     for (path, _), want in zip(made.files, np.split(ARRAY, 2, 1), strict=True):
         np.testing.assert_array_equal(np.load(path), want)
 
 
 def test_another_range_than_was_asked_for_is_rejected(served: Server, tmp_path: Path) -> None:
-    plan = splitops.files.plan_split(served.address, tmp_path / "out", num_outputs=2)
+    plan = splitops.files.plan_split(served.url, tmp_path / "out", num_outputs=2)
     served.wrong = "other range"
     with pytest.raises(FileError, match=r"returned .*132-160131.* instead of bytes 128-160127"):
         plan.run()
@@ -112,34 +112,34 @@ def test_another_range_than_was_asked_for_is_rejected(served: Server, tmp_path: 
 def test_a_server_without_ranges_is_said(served: Server, tmp_path: Path) -> None:
     served.wrong = "no ranges"
     with pytest.raises(FileError, match=r"does not support range requests\. Download the file first"):
-        splitops.files.split(served.address, tmp_path / "out", num_outputs=2)
-    file = RemoteFile(served.address)
+        splitops.files.split(served.url, tmp_path / "out", num_outputs=2)
+    file = RemoteFile(served.url)
     assert file.read(0, file.size) == served.content  # all of it is what was asked for
 
 
 @pytest.mark.parametrize("busy", [1, 3])
 def test_a_busy_server_is_asked_again(served: Server, tmp_path: Path, busy: int) -> None:
-    file = RemoteFile(served.address)
+    file = RemoteFile(served.url)
     served.busy, before = busy, served.asked
     assert file.read(128, 4) == served.content[128:132]
     assert served.asked - before == busy + 1
     served.busy = busy
-    assert RemoteFile(served.address).size == len(served.content)
+    assert RemoteFile(served.url).size == len(served.content)
 
 
 def test_a_server_that_stays_busy_is_one_error(served: Server) -> None:
-    file = RemoteFile(served.address)
+    file = RemoteFile(served.url)
     served.busy, before = 1000, served.asked
-    with pytest.raises(FileError, match=rf"cannot read {re.escape(served.address)}: .*503"):
+    with pytest.raises(FileError, match=rf"cannot read {re.escape(served.url)}: .*503"):
         file.read(128, 4)
     assert served.asked - before == 4
 
 
 def test_a_silent_server_ends_after_the_stated_time(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "SILENCE", 0.5)
-    file = RemoteFile(served.address)
+    file = RemoteFile(served.url)
     served.wrong, before = "silence", time.monotonic()
-    said = rf"cannot read {re.escape(served.address)}: the server has sent nothing for 0\.5 seconds"
+    said = rf"cannot read {re.escape(served.url)}: the server has sent nothing for 0\.5 seconds"
     with pytest.raises(FileError, match=said):
         file.read(128, 4000)
     assert time.monotonic() - before < 50
@@ -150,10 +150,10 @@ def test_a_file_that_changes_meanwhile_is_rejected(served: Server, tmp_path: Pat
         served.changed = "Tue, 02 Jan 2024 00:00:00 GMT"
 
     with pytest.raises(FileError, match="has changed while it was being read"):
-        splitops.files.split(served.address, tmp_path / "out", num_outputs=2, progress=change)
+        splitops.files.split(served.url, tmp_path / "out", num_outputs=2, progress=change)
 
 
-def test_messages_have_the_address_as_it_is(served: Server) -> None:
+def test_messages_have_the_url_as_it_is(served: Server) -> None:
     served.content = b"no array"
-    with pytest.raises(FileError, match=re.escape(served.address)):
-        splitops.files.open(served.address)
+    with pytest.raises(FileError, match=re.escape(served.url)):
+        splitops.files.open(served.url)

@@ -1,4 +1,4 @@
-"""Targets at addresses, by fsspec's file system in memory: all of them are seen at once, or none."""
+"""Targets at URLs, by fsspec's file system in memory: all of them are seen at once, or none."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_file_system_that_shows_half_a_file_is_rejected(source):
         splitops.files.split(source, "careless://x", num_outputs=2)
 
 
-def test_addresses_of_this_machine_are_folders(tmp_path, source):
+def test_urls_of_this_machine_are_folders(tmp_path, source):
     report = splitops.files.split(source, f"file://{tmp_path}/out", num_outputs=2)
     assert [path for path, _ in report.files] == [tmp_path / "out/x.0.npy", tmp_path / "out/x.1.npy"]
     splitops.files.merge([path for path, _ in report.files], f"file://{tmp_path}/y.npy")
@@ -339,7 +339,7 @@ def test_gguf_and_onnx(files, tmp_path):
             assert files.cat_file(f"{OUT}/{path.name}") == path.read_bytes(), path
 
 
-def test_from_address_to_address(files, source, tmp_path):
+def test_from_url_to_url(files, source, tmp_path):
     files.put_file(str(source), "/uploads/x.npy")
     splitops.files.split("memory://uploads/x.npy", OUT, axis=1, num_outputs=2, verify=True)
     np.testing.assert_array_equal(np.asarray(splitops.files.open(f"{OUT}/x.1.npy")[""]), ARRAY[:, 20:])

@@ -50,15 +50,15 @@ def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool
 
     The error for a folder suggests running ``command``, a subcommand, with one of its files.
     """
-    from splitops.files.addresses import is_address
     from splitops.files.plan_builder import read
+    from splitops.files.urls import is_url
 
     if file.suffix.lower() != ".zarr" and file.is_dir():
         raise click.UsageError(_describe_folder(file, command))
     try:
         return read(file, raw, allow_links=allow_links)
     except FileError as error:
-        if is_address(file) and isinstance(error.__cause__, FileNotFoundError):
+        if is_url(file) and isinstance(error.__cause__, FileNotFoundError):
             raise click.UsageError(describe_missing(file)) from error
         raise
 
@@ -159,7 +159,7 @@ def print_parts(
     plan: FilePlan, result: Report | DryRun, heading: str, facts: dict[str, Any], *, as_json: bool
 ) -> None:
     """Print the parts of a plan after its run or dry run: as JSON with ``facts``, or in a table."""
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     sizes = dict(result.files)
     digests = dict(zip(sizes, getattr(result, "sha256", ()), strict=False))
@@ -204,7 +204,7 @@ def print_parts(
 def summarise(result: Report | DryRun) -> dict[str, Any]:
     """Return the result of a run or dry run as JSON-serialisable values."""
     from splitops.files import DryRun
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     if isinstance(result, DryRun):
         exists = [format_location(path) for path in result.exists]
@@ -213,7 +213,7 @@ def summarise(result: Report | DryRun) -> dict[str, Any]:
 
 
 def _print_digests(digests: Iterable[tuple[Path, str]]) -> None:
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     for path, digest in digests:
         make_console().print(f"sha256 {digest}  {escape(format_location(path))}", soft_wrap=True)
@@ -222,7 +222,7 @@ def _print_digests(digests: Iterable[tuple[Path, str]]) -> None:
 def print_end(result: Report | DryRun) -> None:
     """Print the summary of a dry run, or the number of bytes that an earlier run had copied, if any."""
     from splitops.files import DryRun
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     if isinstance(result, DryRun):
         make_console().print(str(result))
@@ -251,7 +251,7 @@ def print_file_contents(
     because of a single large tensor are reported.
     """
     from splitops.files import DryRun
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     held: dict[Path, list[str]] = {path: [] for path, _ in result.files}
     for part in plan.parts:

@@ -90,10 +90,10 @@ def reject_read(paths: Iterable[Path], label: str) -> None:
 
 def _may_replace(path: Path, other: Path, *, read: bool) -> bool:
     """Return whether writing ``path`` replaces ``other`` or, with ``read``, a file in that folder."""
-    from splitops.files.addresses import is_address, resolve_target
+    from splitops.files.urls import is_url, resolve_target
 
     path, other = resolve_target(path), resolve_target(other)
-    if is_address(path) or is_address(other):
+    if is_url(path) or is_url(other):
         return path == other
     one, two = os.path.realpath(path), os.path.realpath(other)
     with contextlib.suppress(OSError):
@@ -111,10 +111,10 @@ def _make_replace_error(path: Path, label: str, other: str, is_written: bool) ->
 
 def is_missing(path: Path) -> bool:
     """Return whether a local path does not exist. Remote URLs count as existing until they are read."""
-    from splitops.files.addresses import is_address, resolve_target
+    from splitops.files.urls import is_url, resolve_target
 
     here = resolve_target(path)
-    if is_address(here):
+    if is_url(here):
         return False
     try:
         here.stat()
@@ -132,6 +132,6 @@ def describe_missing(path: Path) -> str:
         >>> describe_missing(Path("m.onnx"))
         'm.onnx does not exist.'
     """
-    from splitops.files.addresses import format_location
+    from splitops.files.urls import format_location
 
     return f"{escape(format_location(path))} does not exist."

@@ -75,13 +75,13 @@ def command(
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
     from splitops.common.atomic_write import write_atomically
-    from splitops.files.addresses import is_address
     from splitops.files.layout_diagram import draw
+    from splitops.files.urls import is_url
 
     contents = read_file(file, raw, "inspect", allow_links=allow_links)
     add_sources(contents.sources)
     splits = None
-    if contents.format.name in ("onnx", "openvino") and not is_address(file):
+    if contents.format.name in ("onnx", "openvino") and not is_url(file):
         from splitops.models.infer import find_splits
 
         splits = find_splits(file, allow_links=allow_links)

@@ -95,9 +95,9 @@ def command(
       splitops merge model-00001-of-00003.gguf --out model.gguf
       splitops merge model.onnx --out one.onnx
     """
-    from splitops.files.addresses import format_location
     from splitops.files.max_size import plan_one_file
     from splitops.files.plan_builder import plan_tensor_merge
+    from splitops.files.urls import format_location
 
     of_ranks = {"--files-like": like, "--plan": plan_}
     if tensor is None and raw is None and _is_model_to_one_file(files, out, to):

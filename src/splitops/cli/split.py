@@ -106,8 +106,8 @@ def command(
       splitops split model --max-size 5GB --out model-5GB
       splitops split model.onnx --max-size 2GB --out model-2GB
     """
-    from splitops.files.addresses import format_location
     from splitops.files.plan_builder import plan_tensor_split
+    from splitops.files.urls import format_location
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_other_tensors, dtype, raw)):

@@ -12,8 +12,8 @@ from typing import Final
 
 from splitops.common.untrusted_files import DataFolder, read_bounded
 from splitops.errors import FileError, ModelError, shown, shown_path
-from splitops.files.addresses import RemoteFile, format_address, is_address, is_local_address
 from splitops.files.sources import LocalFile, Source
+from splitops.files.urls import RemoteFile, format_url, is_local_url, is_url
 
 _MAX_BYTES: Final = 64 << 20
 """Maximum size of a checksum file in bytes."""
@@ -47,7 +47,7 @@ def format_lines(digests: Mapping[Path, str], folder: Path) -> bytes:
 
 
 def _format_line(path: Path, digest: str, folder: Path) -> bytes:
-    name = format_address(path) if is_address(path) else os.path.relpath(path, folder)
+    name = format_url(path) if is_url(path) else os.path.relpath(path, folder)
     escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return os.fsencode(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
 
@@ -81,7 +81,7 @@ def check(path: Path, *, allow_links: bool = False) -> Iterator[Checked]:
 
 
 def _open_file(name: str, folder: Path, allow_links: bool) -> Source:
-    if is_address(name) and (allow_links or not is_local_address(name)):
+    if is_url(name) and (allow_links or not is_local_url(name)):
         return RemoteFile(name)
     return LocalFile(folder / name) if allow_links else LocalFile(name, DataFolder(folder))
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from splitops.backends import get_backend
 from splitops.errors import FileError
-from splitops.files.addresses import resolve_target
 from splitops.files.chunk_tasks import ChunkTask, TensorAssembly
 from splitops.files.cluster import WorkerRequirements, Workers, connect_client
 from splitops.files.formats import Format, get_format
@@ -31,6 +30,7 @@ from splitops.files.plan_types import Part
 from splitops.files.strays import warn_of_leftovers
 from splitops.files.tasks import Files
 from splitops.files.tensors import make_array_tensor
+from splitops.files.urls import resolve_target
 from splitops.spec.elements.types import ElementType
 
 DaskArray = Any

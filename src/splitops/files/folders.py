@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.addresses import RemoteFile, is_address
 from splitops.files.sources import LocalFile, Source
+from splitops.files.urls import RemoteFile, is_url
 
 INDEX: Final = ".safetensors.index.json"
 """Suffix of the file name of an index of safetensors files."""
@@ -124,7 +124,7 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
 
 def open_sibling(source: Source, name: str) -> Source:
     """Open a file to which ``source`` refers by name, in the same folder. Both may be at a URL."""
-    if is_address(source.path):
+    if is_url(source.path):
         return RemoteFile(source.path.parent / check_file_name(name))
     return LocalFile(check_file_name(name), DataFolder(source.path.parent, source.allow_links))
 

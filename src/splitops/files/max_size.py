@@ -13,7 +13,6 @@ import numpy as np
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, count_of, shown, shown_path
-from splitops.files.addresses import is_address, resolve_target
 from splitops.files.extents import extents_from_ranges
 from splitops.files.folders import (
     INDEX,
@@ -41,6 +40,7 @@ from splitops.files.plan_types import Part
 from splitops.files.strays import warn_of_leftovers, warn_of_strays
 from splitops.files.streams import is_compressed, strip_compression
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pause_gc
+from splitops.files.urls import is_url, resolve_target
 
 
 @pause_gc()
@@ -54,7 +54,7 @@ def read_all_tensors(
     tensor file in the folder that does not belong to the model is an error.
     """
     given = Path(path)
-    if is_address(given) or not given.is_dir() or given.suffix == ".zarr":
+    if is_url(given) or not given.is_dir() or given.suffix == ".zarr":
         return _read(given, None, allow_links=allow_links), (), ()
     folder = DataFolder(given, allow_links)
     names = sorted(entry.name for entry in given.iterdir())

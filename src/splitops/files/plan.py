@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Unpack
 
 from splitops.errors import FileError, shown, shown_path
-from splitops.files.addresses import format_address, is_address
 from splitops.files.chunks import ChunkCopies
 from splitops.files.folder_run import FolderRun
 from splitops.files.plan_types import MEMORY, DryRun, PlannedFiles, Report, RunOptions, fill_options
 from splitops.files.sources import LocalFolder
 from splitops.files.tensors import pause_gc
-from splitops.files.uploads import AddressRun, make_uploads, split_into_windows
+from splitops.files.uploads import UploadRun, make_uploads, split_into_windows
+from splitops.files.urls import format_url, is_url
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,10 +38,10 @@ class FilePlan(PlannedFiles):
         """Reject duplicate target names, and targets at a URL that cannot be written from start to end."""
         self.reject_duplicates()
         whole = any(target.scratch or target.folder for target in self.targets)
-        if is_address(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
+        if is_url(self.folder) and (isinstance(self.copies, ChunkCopies) or self.finishes or whole):
             name = self.targets[0].name if self.targets else self.name
             raise FileError(
-                f"{format_address(self.folder)}/{name}: files of this format cannot be uploaded, because "
+                f"{format_url(self.folder)}/{name}: files of this format cannot be uploaded, because "
                 "they are not written from start to end. Write to a local folder, or choose another format"
             )
 
@@ -54,9 +54,9 @@ class FilePlan(PlannedFiles):
         tasks = len(self.make_tasks(memory))
         sizes = zip(self.targets, self.copies.compute_sizes(self.targets), strict=True)
         exists = tuple(path for path in self.paths if os.path.lexists(path))
-        if is_address(self.folder):
+        if is_url(self.folder):
             tasks = sum(len(split_into_windows(target.size)) for target in self.targets)
-            exists = tuple(Path(address) for address in make_uploads(self).iter_existing())
+            exists = tuple(Path(url) for url in make_uploads(self).iter_existing())
         files = tuple((self.folder / target.name, size) for target, size in sizes if not target.scratch)
         return DryRun(files, self.bytes, len(self.copies), tasks, exists)
 
@@ -76,14 +76,14 @@ class FilePlan(PlannedFiles):
                 of target. Nothing is left then, except the folder of an earlier run that cannot be resumed,
                 because it had other arguments or its sources have changed.
         """
-        how, address = fill_options(options), is_address(self.folder)
-        alone = "targets at a URL" if address else self.copies.one_process
+        how, is_upload = fill_options(options), is_url(self.folder)
+        alone = "targets at a URL" if is_upload else self.copies.one_process
         if how["checksums"] is not None:
             self._reject_checksums(how["checksums"])
         if how["cluster"] is not None and alone:
             raise FileError(f"a cluster cannot write {alone}: run without a cluster")
         with pause_gc():
-            run = AddressRun(self, how) if address else FolderRun(self, how)
+            run = UploadRun(self, how) if is_upload else FolderRun(self, how)
         return run.execute()
 
     def _reject_checksums(self, path: Path) -> None:

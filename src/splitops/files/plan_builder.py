@@ -13,7 +13,6 @@ from typing import Final
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, TypeUnsupportedError, shown, shown_path
-from splitops.files.addresses import RemoteFile, is_address, resolve_target
 from splitops.files.chunk_tasks import ChunkedFormat, SourceSpan, TensorAssembly, chunk_bytes
 from splitops.files.chunks import ChunkCopies, Compute
 from splitops.files.extent_tasks import ExtentCopies
@@ -34,6 +33,7 @@ from splitops.files.sources import LocalFile, LocalFolder, Source
 from splitops.files.strays import warn_of_leftovers
 from splitops.files.streams import is_compressed, open_decompressed, strip_compression
 from splitops.files.tensors import StoredTensor, locate_tensors, make_part_extents, pause_gc
+from splitops.files.urls import RemoteFile, is_url, resolve_target
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
@@ -77,7 +77,7 @@ def open_source(
 ) -> Source:
     """Open a file as in :func:`read`. Raise FileError if ``form`` does not support URLs or compression."""
     given = Path(path)
-    if is_address(path) and form.name not in _BY_RANGES:
+    if is_url(path) and form.name not in _BY_RANGES:
         raise FileError(
             f"{given.name}: {form.name} files cannot be read from a URL; only {', '.join(_BY_RANGES)} can. "
             "Download the file first"
@@ -87,7 +87,7 @@ def open_source(
             f"{given.name}: compressed {form.name} files cannot be read; only {', '.join(_FORWARDS)} can. "
             "Decompress the file first"
         )
-    if is_address(path):
+    if is_url(path):
         return RemoteFile(path)
     if folder is None and form.name == "zarr" and given.is_dir():
         return LocalFolder(given)

@@ -10,11 +10,11 @@ from typing import Final
 
 from splitops.common.untrusted_files import DataFolder
 from splitops.errors import FileError, count_of, one_line, shown, shown_path
-from splitops.files.addresses import is_address
 from splitops.files.folders import INDEX
 from splitops.files.formats import detect_format
 from splitops.files.plan import FilePlan
 from splitops.files.sources import LocalFile
+from splitops.files.urls import is_url
 
 _MAX_NAMED: Final = 100
 """Maximum number of stray files that are described. Others are only counted."""
@@ -53,7 +53,7 @@ def warn_of_leftovers(plan: FilePlan, pattern: str) -> FilePlan:
     Such files, for example those of an earlier split into more files, look as if they belonged to the new
     ones. Sources of the plan do not count. A folder at a URL is not searched.
     """
-    if is_address(plan.folder):
+    if is_url(plan.folder):
         return plan
     try:
         names = os.listdir(plan.folder)

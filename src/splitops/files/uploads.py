@@ -22,7 +22,6 @@ from splitops.common.atomic_write import StagedFiles
 from splitops.common.signals import defer_signals
 from splitops.errors import FileError, format_list
 from splitops.files import engine
-from splitops.files.addresses import RemoteFile, format_address, open_file_system
 from splitops.files.descriptors import raise_file_limit, write_all
 from splitops.files.engine import CopyError
 from splitops.files.extents import Column, Extent, Extents, Table, compose, make_contiguous
@@ -30,6 +29,7 @@ from splitops.files.formats import TargetFile
 from splitops.files.plan_types import TO_REPLACE, PlannedFiles, Report, RunOptions
 from splitops.files.runs import Run
 from splitops.files.sources import format_reason, writing
+from splitops.files.urls import RemoteFile, format_url, open_file_system
 from splitops.native.files import crc32
 from splitops.native.positioned import read_at
 
@@ -60,7 +60,7 @@ def compute_part_bytes(size: int) -> int:
     return max(_PART, -(-size // _PARTS))
 
 
-class AddressRun(Run):
+class UploadRun(Run):
     """Executes a plan once and uploads its targets to a URL."""
 
     def __init__(self, plan: PlannedFiles, how: RunOptions) -> None:
@@ -89,7 +89,7 @@ class AddressRun(Run):
             self._uploads as files,
         ):
             if resume and len(list(files.iter_existing())) == len(sizes):
-                self._send(_ExistingFiles(files.addresses), Path(folder))
+                self._send(_ExistingFiles(files.urls), Path(folder))
                 self.place_checksums(staged, self._get_digests())
                 return self.report(sizes, plan.bytes, self._get_digests())
             self._reject_targets(files, overwrite)
@@ -110,9 +110,9 @@ class AddressRun(Run):
     def _reject_targets(self, files: Uploads, overwrite: bool) -> list[str]:
         """Return the URLs of existing targets. Raise FileError if they must not be replaced."""
         sources = {source.name for source in self.plan.sources}
-        for address in files.addresses:
-            if address in sources:
-                raise FileError(f"{address} would replace a source: write to another folder")
+        for url in files.urls:
+            if url in sources:
+                raise FileError(f"{url} would replace a source: write to another folder")
         there = list(files.iter_existing())
         if there and not overwrite:
             raise FileError(f"{there[0]} already exists. {TO_REPLACE}")
@@ -179,14 +179,14 @@ class AddressRun(Run):
         return sent
 
     def _read_back(self) -> None:
-        for address, made in zip(self._uploads.addresses, self._made, strict=True):
-            file, checksum = RemoteFile(address), 0
+        for url, made in zip(self._uploads.urls, self._made, strict=True):
+            file, checksum = RemoteFile(url), 0
             for data in file.iter_blocks(0, made.target.size):
                 checksum = crc32(np.frombuffer(data, np.uint8), checksum)
                 self.advance(len(data))
             if (file.size, checksum) != (made.target.size, made.checksum):
                 raise FileError(
-                    f"{address} does not read back as it was written: CRC-32 {checksum:08x}, not "
+                    f"{url} does not read back as it was written: CRC-32 {checksum:08x}, not "
                     f"{made.checksum:08x}"
                 )
 
@@ -266,7 +266,7 @@ class _TargetContent:
 
 def make_uploads(plan: PlannedFiles) -> Uploads:
     """Make the uploads of a plan. Nothing is sent yet."""
-    return Uploads(format_address(plan.folder), {target.name: target.size for target in plan.targets})
+    return Uploads(format_url(plan.folder), {target.name: target.size for target in plan.targets})
 
 
 class Uploads:
@@ -276,7 +276,7 @@ class Uploads:
     files cannot be restored: the error then lists them, and the existing files that were not replaced.
 
     Attributes:
-        addresses: URLs of the files.
+        urls: URLs of the files.
     """
 
     def __init__(self, folder: str, sizes: Mapping[str, int]) -> None:
@@ -285,7 +285,7 @@ class Uploads:
         self._system, path = open_file_system(folder, alone=True)
         self._paths = [f"{path.rstrip('/')}/{name}" for name in sizes]
         self._sizes = list(sizes.values())
-        self.addresses = tuple(f"{folder.rstrip('/')}/{name}" for name in sizes)
+        self.urls = tuple(f"{folder.rstrip('/')}/{name}" for name in sizes)
         self._files: list[Any] = []
         self._published: list[int] = []
         self._before: frozenset[str] = frozenset()
@@ -300,9 +300,9 @@ class Uploads:
             return
         with defer_signals():
             self._discard()
-        replaced = [self.addresses[i] for i in self._published if self.addresses[i] in self._before]
+        replaced = [self.urls[i] for i in self._published if self.urls[i] in self._before]
         if replaced:
-            kept = [each for each in self.addresses if each in self._before and each not in replaced]
+            kept = [each for each in self.urls if each in self._before and each not in replaced]
             but = f", but not {format_list(kept)}" if kept else ""
             said = f"The run has already replaced {format_list(replaced)}{but}"
             if isinstance(error, FileError):
@@ -314,9 +314,9 @@ class Uploads:
         """Yield the URLs at which a file exists."""
         self._system.invalidate_cache()
         with _open_pool(_THREADS) as pool:
-            for address, found in zip(self.addresses, pool.map(self._check_exists, self._paths), strict=True):
+            for url, found in zip(self.urls, pool.map(self._check_exists, self._paths), strict=True):
                 if found:
-                    yield address
+                    yield url
 
     def _check_exists(self, path: str) -> bool:
         with writing(path):
@@ -325,25 +325,25 @@ class Uploads:
     def open(self) -> None:
         """Open all files in a transaction, so that they are only visible after :meth:`publish`."""
         transaction = self._system.start_transaction()
-        for address, path, size in zip(self.addresses, self._paths, self._sizes, strict=True):
-            with writing(address):
+        for url, path, size in zip(self.urls, self._paths, self._sizes, strict=True):
+            with writing(url):
                 file = self._system.open(path, "wb", block_size=compute_part_bytes(size))
             self._files.append(file)
             if not _can_commit(file):
                 raise FileError(
-                    f"{address}: the file system has no commits, so incomplete files would be visible. "
+                    f"{url}: the file system has no commits, so incomplete files would be visible. "
                     "Write to a local folder and upload it"
                 )
         transaction.files.clear()  # this class publishes and discards them
 
     def write(self, index: int, data: bytes) -> None:
         """Send the next part of a file."""
-        with writing(self.addresses[index]):
+        with writing(self.urls[index]):
             self._files[index].write(data)
 
     def close(self, index: int) -> None:
         """Send the rest of a file, which fsspec has buffered because it is less than a part."""
-        with writing(self.addresses[index]):
+        with writing(self.urls[index]):
             self._files[index].close()
 
     def publish(self, before: Collection[str]) -> None:
@@ -351,7 +351,7 @@ class Uploads:
         self._before = frozenset(before)
         with defer_signals():
             for index, file in enumerate(self._files):
-                with writing(self.addresses[index]):
+                with writing(self.urls[index]):
                     file.commit()
                 self._published.append(index)
 
@@ -359,7 +359,7 @@ class Uploads:
         for index, file in enumerate(self._files):
             with contextlib.suppress(Exception):  # the first error is the one to report
                 if index in self._published:
-                    if self.addresses[index] not in self._before:
+                    if self.urls[index] not in self._before:
                         self._system.rm_file(self._paths[index])
                 else:
                     file.discard()
@@ -369,9 +369,9 @@ class Uploads:
 class _ExistingFiles:
     """Existing files that are compared with the bytes that would be sent to them."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._files = [RemoteFile(address) for address in addresses]
-        self._at = [0] * len(addresses)
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._files = [RemoteFile(url) for url in urls]
+        self._at = [0] * len(urls)
 
     def write(self, index: int, data: bytes) -> None:
         """Compare the next part of a file. Raise FileError if it differs."""
@@ -386,8 +386,8 @@ class _ExistingFiles:
             raise _make_mismatch_error(self._files[index].name)
 
 
-def _make_mismatch_error(address: str) -> FileError:
-    return FileError(f"{address} already exists with other contents. {TO_REPLACE}")
+def _make_mismatch_error(url: str) -> FileError:
+    return FileError(f"{url} already exists with other contents. {TO_REPLACE}")
 
 
 def _can_commit(file: Any) -> bool:

@@ -22,11 +22,11 @@ from numpy.lib import format as npy
 
 from splitops.common.documents import MAX_RANK
 from splitops.errors import FileError, one_line, shown, shown_path
-from splitops.files.addresses import format_location
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.sources import LocalFile, Source
 from splitops.files.streams import read_beginning, resolve_size
 from splitops.files.tensors import StoredTensor, make_array_tensor
+from splitops.files.urls import format_location
 from splitops.spec.elements.types import is_builtin
 
 _MAGIC: Final = b"\x93NUMPY"

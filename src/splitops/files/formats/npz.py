@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 
 from splitops.errors import FileError, one_line, shown, shown_path
-from splitops.files.addresses import format_location
 from splitops.files.formats import Contents, Layout, TargetFile, make_places
 from splitops.files.formats.npy import adapt, encode_tensor_header, make_tensor, read_header
 from splitops.files.sources import Source, SourceFile
 from splitops.files.streams import Stream
 from splitops.files.tensors import StoredTensor
+from splitops.files.urls import format_location
 from splitops.native.files import crc32
 
 _LOCAL: Final = struct.Struct("<4s5H3L2H")

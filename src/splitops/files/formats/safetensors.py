@@ -24,13 +24,13 @@ import numpy as np
 
 from splitops.common.documents import MAX_RANK, DocumentError, parse_json
 from splitops.errors import FileError, brief, shown
-from splitops.files.addresses import is_address
 from splitops.files.descriptors import raise_file_limit
 from splitops.files.folders import INDEX, PIECE, format_index, name_piece, open_sibling, stem_of
 from splitops.files.formats import Contents, Layout, TargetFile
 from splitops.files.sources import Source
 from splitops.files.streams import resolve_size
 from splitops.files.tensors import StoredTensor, get_unit, iter_field, locate_tensors, to_row_major
+from splitops.files.urls import is_url
 from splitops.native.files import read_header
 from splitops.spec.elements.types import ELEMENT_TYPES
 
@@ -175,7 +175,7 @@ def read_shards(source: Source) -> tuple[dict[str, Contents], list[str]]:
     piece = PIECE.fullmatch(source.path.name)
     if piece is not None:
         index = source.path.with_name(stem_of(source.path) + INDEX)
-        if not is_address(index) and index.exists():
+        if not is_url(index) and index.exists():
             source = open_sibling(source, index.name)
     if not source.path.name.endswith(INDEX):
         count = int(piece[3]) if piece is not None else 1

@@ -1,4 +1,4 @@
-"""Sources at addresses, by fsspec's file system in memory: only the ranges that are needed are read."""
+"""Sources at URLs, by fsspec's file system in memory: only the ranges that are needed are read."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from safetensors.numpy import save
 
 import splitops
 from splitops.errors import FileError
-from splitops.files.addresses import RemoteFile
 from splitops.files.extents import Extent, cover_byte_ranges
 from splitops.files.sources import LocalFile
+from splitops.files.urls import RemoteFile
 
 ARRAY = np.arange(4_000, dtype=np.float32).reshape(100, 40)
 
 
 @pytest.fixture
 def remote(monkeypatch):
-    """Put files at addresses; ``read`` counts the bytes that are read of them."""
+    """Put files at URLs; ``read`` counts the bytes that are read of them."""
     files = fsspec.filesystem("memory")
     read = []
     real = MemoryFileSystem.cat_file
@@ -87,7 +87,7 @@ def test_npz(tmp_path, remote, saved):
 
 def test_what_cannot_be_read_is_one_error(tmp_path, remote):
     files, _ = remote
-    for address, problem in {
+    for url, problem in {
         "memory://b/none.npy": "cannot read memory://b/none.npy",
         put(files, "x.npy", b"no array"): "x.npy",
         put(files, "x.h5", b"x"): "hdf5 files cannot be read from a URL; only npy, npz, safetensors",
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_one_error(tmp_path, remote):
         "nothing://b/x.npy": "cannot read nothing://b/x.npy",
     }.items():
         with pytest.raises(FileError, match=problem):
-            splitops.files.open(address)
+            splitops.files.open(url)
 
 
 def test_a_server_that_sends_too_little_is_one_error(tmp_path, remote, monkeypatch):
@@ -138,10 +138,10 @@ def test_a_source_is_copied_where_it_is_needed(tmp_path, remote):
         assert made.getvalue() == bytes(10) + content[10:20] + bytes(15_980) + content[16_000:]
 
 
-def test_addresses_may_be_paths(tmp_path):
+def test_urls_may_be_paths(tmp_path):
     np.save(tmp_path / "x.npy", ARRAY)
-    for address in (f"file://{tmp_path}/x.npy", Path(f"file://{tmp_path}/x.npy")):
-        np.testing.assert_array_equal(np.asarray(splitops.files.open(address)[""]), ARRAY)
+    for url in (f"file://{tmp_path}/x.npy", Path(f"file://{tmp_path}/x.npy")):
+        np.testing.assert_array_equal(np.asarray(splitops.files.open(url)[""]), ARRAY)
 
 
 @given(

@@ -25,34 +25,34 @@ _CHANGES: Final = (
     *("ETag", "etag", "Content-MD5", "VersionId"),
 )
 """Fields of fsspec's file information that change when the contents of a file change."""
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(/|$)")
 
 
-def is_address(path: str | os.PathLike[str]) -> bool:
+def is_url(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL.
 
     Examples:
-        >>> [is_address(path) for path in ("s3://bucket/x.npy", Path("s3://bucket/x.npy"), "C:/x.npy")]
+        >>> [is_url(path) for path in ("s3://bucket/x.npy", Path("s3://bucket/x.npy"), "C:/x.npy")]
         [True, True, False]
     """
-    return _ADDRESS.match(os.fspath(path)) is not None
+    return _URL.match(os.fspath(path)) is not None
 
 
-def is_local_address(address: str) -> bool:
+def is_local_url(url: str) -> bool:
     """Return whether fsspec reads local files for a URL, or may do so because the URL is chained (``::``).
 
     Examples:
-        >>> [is_local_address(address) for address in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
+        >>> [is_local_url(url) for url in ("s3://b/x", "file:///x", "zip://x::file:///y.zip")]
         [False, True, True]
     """
-    return "::" in address or address.partition(":")[0].lower() in _THIS_MACHINE
+    return "::" in url or url.partition(":")[0].lower() in _THIS_MACHINE
 
 
-def format_address(path: str | os.PathLike[str]) -> str:
+def format_url(path: str | os.PathLike[str]) -> str:
     """Return a URL with the slashes after its protocol restored: a Path keeps only one of them.
 
     Examples:
-        >>> format_address(Path("s3://bucket/x.npy")), format_address("file:///x.npy")
+        >>> format_url(Path("s3://bucket/x.npy")), format_url("file:///x.npy")
         ('s3://bucket/x.npy', 'file:///x.npy')
     """
     protocol, _, rest = os.fspath(path).partition(":")
@@ -66,7 +66,7 @@ def format_location(path: str | os.PathLike[str]) -> str:
         >>> format_location(Path("s3://bucket/x.npy")), format_location(Path("x.npy"))
         ('s3://bucket/x.npy', 'x.npy')
     """
-    return without_passwords(format_address(path)) if is_address(path) else os.fspath(path)
+    return without_passwords(format_url(path)) if is_url(path) else os.fspath(path)
 
 
 def resolve_target(path: str | os.PathLike[str]) -> Path:
@@ -77,10 +77,10 @@ def resolve_target(path: str | os.PathLike[str]) -> Path:
         ('/parts/x.npy', 'parts/x.npy')
     """
     protocol, _, rest = os.fspath(path).partition(":/")
-    return Path("/" + rest.lstrip("/")) if is_address(path) and protocol in _HERE else Path(path)
+    return Path("/" + rest.lstrip("/")) if is_url(path) and protocol in _HERE else Path(path)
 
 
-def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
+def open_file_system(url: str, *, alone: bool = False) -> tuple[Any, str]:
     """Return fsspec's file system for a URL (a new instance with ``alone``), and the path in the file system.
 
     Raises:
@@ -89,19 +89,19 @@ def open_file_system(address: str, *, alone: bool = False) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise FileError(f"{address} is a URL, which needs fsspec: install splitops[fsspec]") from error
-    with reading(address):
-        options = web.make_options() if address.partition(":")[0] in web.PROTOCOLS else {}
-        files, path = fsspec.core.url_to_fs(address, skip_instance_cache=alone, **options)
+        raise FileError(f"{url} is a URL, which needs fsspec: install splitops[fsspec]") from error
+    with reading(url):
+        options = web.make_options() if url.partition(":")[0] in web.PROTOCOLS else {}
+        files, path = fsspec.core.url_to_fs(url, skip_instance_cache=alone, **options)
     return files, str(path)
 
 
 class RemoteFile(Source):
     """A file at a URL."""
 
-    def __init__(self, address: str | os.PathLike[str]) -> None:
+    def __init__(self, url: str | os.PathLike[str]) -> None:
         """Request the size of the file. Raise FileError if it does not exist or the size is unknown."""
-        self.name = format_address(address)
+        self.name = format_url(url)
         self.path = Path(self.name)
         self._files, self._path = open_file_system(self.name)
         self._web = self.name.partition(":")[0] in web.PROTOCOLS
