@@ -100,7 +100,10 @@ def defer_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
-    """Append a signal to ``pending`` instead of handling it, unless its handler must not be replaced."""
+    """Append a signal to ``pending`` during the block, unless its handler must not be replaced.
+
+    If the handler is :func:`interrupt`, a second signal ends the process at once.
+    """
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.
     if handler in (None, signal.SIG_IGN, exit_at_once):

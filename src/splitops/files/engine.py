@@ -140,7 +140,7 @@ def _split_into_blocks(found: Table, block: int) -> tuple[Table, Table]:
 
 
 def _split_into_columns(found: Table) -> Table:
-    """Split extents of long runs into columns of at most one block."""
+    """Split extents whose runs are longer than a block into adjacent extents with shorter runs."""
     counts = -(-found[:, Column.RUN] // _BLOCK)
     begin = concat_ranges(np.zeros_like(counts), counts) * _BLOCK
     columns = np.repeat(found, counts, axis=0)

@@ -46,8 +46,8 @@ def plan_index(
     """Plan the index of the safetensors files in a folder from their headers, without writing anything.
 
     The index lists the files of the only complete set of numbered files, such as
-    ``model-00001-of-00003.safetensors``. If no file is numbered, it lists all files, except those that belong
-    to another model by their names, such as ``model.fp16.safetensors``.
+    ``model-00001-of-00003.safetensors``. If no file is numbered, it lists all files, except those whose names
+    show that they belong to another model, such as ``model.fp16.safetensors``.
 
     Args:
         folder: the folder.
@@ -58,7 +58,7 @@ def plan_index(
 
     Returns:
         The plan of the index. Its ``parts`` map each tensor to its file. If the folder already has an index
-        that agrees with the files, the plan writes nothing. If it disagrees, a warning has the reason.
+        that agrees with the files, the plan writes nothing. If it disagrees, a warning gives the reason.
 
     Raises:
         FileError: there are no files, there are several sets and not exactly one is complete, a number is

@@ -22,7 +22,7 @@ from splitops.sharding.tensor_sharding import (
 )
 
 _MAX_TRIED: Final = 64
-"""Largest number of ranks that is tried for a message with possible numbers."""
+"""Maximum number of rank counts that are tried when a message lists the possible ones."""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Fusions:
         tensors: Mapping[int, StoredTensor] | Sequence[StoredTensor],
         check_equal: Callable[[int, int], None],
     ) -> tuple[StoredTensor, list[Copied]]:
-        """Return the fused tensor of a group, and the extents from its parts.
+        """Return the fused tensor of a group, and for each copied part, its index and extents.
 
         The tensor keeps the file and the offset of its first part. Scalar parts of an expert must be equal:
         ``check_equal`` gets the indices of two of them, and raises an error if they differ.

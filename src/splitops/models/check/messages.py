@@ -138,7 +138,7 @@ class Message:
 
 
 def _parse_hole(text: str) -> _Hole:
-    """Return the hole for the example value between ``«`` and ``»``."""
+    """Return the :class:`_Hole` (a variable part) for an example value from between ``«`` and ``»``."""
     words = _split_words(text)
     if "|" in text:
         return _Hole(_MAX_NAME, words=frozenset(tuple(_split_words(one)) for one in text.split("|")))

@@ -456,9 +456,9 @@ class SplitPredicates:
         return True if fact is not None and fact.shape == () and fact.value == 1 else None
 
     def squeezed_chunks(self) -> bool:
-        """Keepdims = 0 is used with chunks of more than 1.
+        """Keepdims = 0 is used with a chunk size above 1.
 
-        Not: Keepdims = 0 is not used with chunks of more than 1.
+        Not: Keepdims = 0 is not used with a chunk size above 1.
         """
         fact, schema = self._lengths, self._split.schema
         if fact is None or schema.keepdims is None or self._split.attributes.get(schema.keepdims.name) != 0:
@@ -590,7 +590,7 @@ class Condition:
 
     @property
     def number(self) -> int | None:
-        """The number, or None if the predicate has no number."""
+        """The integer after the predicate in ``when``, or None if its argument is a list or absent."""
         return self.argument if isinstance(self.argument, int) else None
 
     @property

@@ -13,7 +13,7 @@ from splitops.models.fix import fix_with_report, installed_runtimes
 
 
 class Suggestion(NamedTuple):
-    """The number of findings that a fix would resolve, and the runtimes for ``--for``."""
+    """The number of findings that a fix would resolve, and the runtimes to pass to ``splitops fix --for``."""
 
     fixable: int = 0
     runtimes: tuple[str, ...] = ()

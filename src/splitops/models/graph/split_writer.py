@@ -63,7 +63,7 @@ def write_split(node: ir.Node, split_node: SplitNode, way: Way, builder: OpBuild
 
 
 def _write_tree(node: ir.Node, way: Way, builder: OpBuilder) -> list[ir.Value | None]:
-    """Write a tree of Splits, each with at most ``way.outputs`` outputs."""
+    """Replace a split with a tree of Splits, each with at most ``way.outputs`` outputs. Return its parts."""
     data, axis, lengths = node.inputs[0], way.axis, way.lengths
     assert data is not None
     assert axis is not None

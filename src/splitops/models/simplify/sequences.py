@@ -72,7 +72,7 @@ class _Work:
     # Readers that need no part
 
     def needs_no_part(self, reader: ir.Node) -> bool:
-        """Return whether a node can be rewritten without parts, if the split cannot fail."""
+        """Return whether a node can be rewritten without any part, provided that the split cannot fail."""
         if is_operator(reader, "SequenceLength"):
             return self.count is not None or self.facts.division.rule is SizeRule.CHUNK
         return is_operator(reader, "ConcatFromSequence") and self._is_inverse(reader)

@@ -313,7 +313,7 @@ def _list_callees(function: FunctionProto, functions: Collection[FunctionKey]) -
 
 
 def count_inlined_nodes(model: ModelProto) -> int:
-    """Return the number of nodes of a model after all calls of functions are inlined."""
+    """Return the number of nodes after all calls of functions are inlined, plus the number of calls."""
     return _sum_over_calls(model, iter_nested_nodes, lambda _: 1)
 
 

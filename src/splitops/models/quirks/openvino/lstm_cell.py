@@ -42,7 +42,7 @@ LSTM_CELL: Final = Quirk("gated-parts", "openvino", set_lengths)
 
 
 def find(view: GraphView, split: ir.Node) -> Iterator[Match]:
-    """Yield the match that begins at a split, if the fusion is wrong."""
+    """Yield the match that begins at a split, if OpenVINO fuses it into a wrong LSTMCell."""
     if len(split.outputs) != GATES or not _is_joint(view, split):
         return
     activations = [node for part in split.outputs for node in view.find_consumers(part)]
