@@ -456,5 +456,5 @@ def check_ranks(path: AnyPath) -> None:
 
 
 def is_rank_folder(path: Path) -> bool:
-    """Return whether a path is a sharded checkpoint: a folder of rank files, or one that PyTorch has written."""
+    """Return whether a path is a sharded checkpoint: a folder of rank files, or one of PyTorch."""
     return has_manifest(path) or is_distributed(path) or bool(find_rank_files(path))
