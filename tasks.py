@@ -146,12 +146,14 @@ def lint() -> None:
 def oldest(*arguments: str) -> None:
     """Run the tests with the oldest dependencies that are allowed and no runtime, fewer examples of each.
 
-    What needs onnxruntime or OpenVINO is skipped: these are tested as current releases do.
+    What needs onnxruntime or OpenVINO is skipped: these are tested as current releases do. So are the type
+    checker and the fallback of the native core, which depend on no release.
     """
     kinds = ("core", "native", "models", "conformance", "cli", "files", "sharding", "test_packing.py")
     kinds += ("inference", "check", "convert", "simplify", "fix")
     tests = [f"tests/{kind}" for kind in kinds]
     tests += [f"compare/tests/test_{part}.py" for part in ("comparing", "worker", "own_models")]
+    tests += [f"--ignore=tests/core/test_{part}.py" for part in ("fallback", "types")]
     tools = python(OLDEST, "test,compare", "tests/oldest.txt")
     run(tools, "-m", "pytest", "-q", "-n", "2", *tests, *arguments, HYPOTHESIS_PROFILE="brief")
 

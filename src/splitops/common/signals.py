@@ -102,7 +102,7 @@ def defer_signals() -> Iterator[None]:
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
     """Append a signal to ``pending`` during the block, unless its handler must not be replaced.
 
-    If the handler is :func:`interrupt`, a second signal ends the process immediately.
+    If the handler is :func:`interrupt`, :func:`exit_at_once` handles a second signal.
     """
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.

@@ -58,7 +58,7 @@ def plan_index(
 
     Returns:
         The plan of the index. Its ``parts`` map each tensor to its file. If the folder already has an index
-        that agrees with the files, the plan writes nothing. If it disagrees, a warning says why.
+        that agrees with the files, the plan writes nothing. If it disagrees, there is a warning.
 
     Raises:
         FileError: there are no files, there are several sets and not exactly one is complete, a number is
