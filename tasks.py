@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent
 COMPARE = "compare"
 """The extra that stands for splitops-compare, with its own extras behind a colon: ``compare:runtimes``."""
 TEST = "test,onnxruntime,openvino,compare"
+PYTEST = ("-m", "pytest", "-q", "--timeout=900")
+"""A test that hangs fails after so many seconds, with the stacks of its threads."""
 MAIN = ROOT / ".venv"
 LINT = ROOT / ".venv-lint"
 DOCS = ROOT / ".venv-docs"
@@ -129,7 +131,7 @@ def demo() -> None:
 
 def test(*arguments: str) -> None:
     """Run the tests."""
-    run(python(), "-m", "pytest", "-q", "-n", "2", *arguments)
+    run(python(), *PYTEST, "-n", "2", *arguments)
 
 
 def lint() -> None:
@@ -155,19 +157,19 @@ def oldest(*arguments: str) -> None:
     tests += [f"compare/tests/test_{part}.py" for part in ("comparing", "worker", "own_models")]
     tests += [f"--ignore=tests/core/test_{part}.py" for part in ("fallback", "types")]
     tools = python(OLDEST, "test,compare", "tests/oldest.txt")
-    run(tools, "-m", "pytest", "-q", "-n", "2", *tests, *arguments, HYPOTHESIS_PROFILE="brief")
+    run(tools, *PYTEST, "-n", "2", *tests, *arguments, HYPOTHESIS_PROFILE="brief")
 
 
 def runtimes(*arguments: str) -> None:
     """Compare sessions on the oldest onnxruntime and OpenVINO that are allowed with the reference."""
     tools = python(RUNTIMES, "test,onnxruntime,openvino,compare", "tests/runtimes-oldest.txt")
-    run(tools, "-m", "pytest", "-q", "-n", "2", "tests/engines", *arguments)
+    run(tools, *PYTEST, "-n", "2", "tests/engines", *arguments)
 
 
 def backends(*arguments: str) -> None:
     """Run the tests of the array libraries, with PyTorch, JAX, Dask, xarray and sparse."""
     tools = python(BACKENDS, "backends", "tests/backends.txt")
-    run(tools, "-m", "pytest", "-q", "-n", "2", "tests/backends", *arguments)
+    run(tools, *PYTEST, "-n", "2", "tests/backends", *arguments)
 
 
 def docs(*arguments: str) -> None:
@@ -175,7 +177,7 @@ def docs(*arguments: str) -> None:
     tools = python(DOCS, f"docs,{TEST}")
     run(tools, "-m", "dev.pages")
     run(tools, "-m", "mkdocs", "build", "--strict", NO_MKDOCS_2_WARNING="1")
-    run(tools, "-m", "pytest", "-q", "tests/docs", *arguments)
+    run(tools, *PYTEST, "tests/docs", *arguments)
 
 
 def pages(*arguments: str) -> None:
@@ -220,7 +222,7 @@ def prove(*arguments: str) -> None:
     else:
         tools = python(PROVE, "prove,test")
         run(tools, "proofs/contracts.py", *arguments)
-        run(tools, "-m", "pytest", "-q", "tests/proofs")
+        run(tools, *PYTEST, "tests/proofs")
 
 
 def coverage(*arguments: str) -> None:

@@ -261,7 +261,7 @@ def test_gguf_pieces_that_are_missing_or_of_another_model(tmp_path: Path) -> Non
 
 def test_wrong_usage(model: Path, tmp_path: Path) -> None:
     file = model / "model.safetensors"
-    assert "Leave out the options that split one" in run(
+    assert "Leave out the options that split a tensor" in run(
         "split", file, "--max-size", "1G", "--parts", 2, code=2
     )
     assert "npz files cannot be limited in size" in run(

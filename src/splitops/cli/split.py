@@ -111,7 +111,9 @@ def command(
 
     if max_size is not None:
         if options != SplitOptions() or any((tensor, keep_other_tensors, dtype, raw)):
-            raise click.UsageError("--max-size does not split tensors. Leave out the options that do.")
+            raise click.UsageError(
+                "--max-size does not split tensors. Leave out the options that split a tensor."
+            )
         from splitops.files.max_size import plan_contents_by_size, read_all_tensors
 
         whole, others, warnings = read_all_tensors(file, allow_links=allow_links, strict=strict)
