@@ -39,7 +39,7 @@ class Split:
 
 @dataclass(slots=True)
 class Trace:
-    """Counts how often each distinct split ran. ``unlisted`` counts the runs of splits once it is full."""
+    """Counts how often each distinct split ran. ``unlisted`` counts runs of new splits once it is full."""
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
