@@ -389,3 +389,31 @@ def test_lazy_raw_tensors_of_packed_types(tmp_path):
     tensor = splitops.files.open(tmp_path / "x.bin", RawFormat((5, 9), ELEMENT_TYPES["uint4"]))[""]
     for key in [(), (1,), (slice(1, 4), slice(2, 7)), (slice(None, None, 2), 3), (4, slice(8, 9))]:
         np.testing.assert_array_equal(np.asarray(tensor[key]).astype(int), codes[key].astype(int))
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format")
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("name", ["α", "x" * 70 + "é", "x" * 71 + "日本", "x\x83α", "'\\α\n", "α" * 2000])
+def test_names_of_fields_beyond_ascii(tmp_path, name, order):
+    array = np.zeros((4, 3), [(name, "<i4"), ("b", "u1")], order)
+    array[name] = np.arange(12).reshape(4, 3)
+    doubled = np.asarray(np.concatenate([array, array]), order=order)
+    np.save(tmp_path / "x.npy", array)
+    np.savez(tmp_path / "x.npz", x=array)
+    np.save(tmp_path / "wanted.npy", doubled)
+    for source in (tmp_path / "x.npy", tmp_path / "x.npz"):
+        splitops.files.merge([source, source], tmp_path / "y.npy", axis=0, overwrite=True)
+        assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "wanted.npy").read_bytes()
+        splitops.files.merge([source, source], tmp_path / "y.npz", axis=0, overwrite=True)
+        [made] = np.load(tmp_path / "y.npz").values()
+        assert made.dtype == array.dtype
+        np.testing.assert_array_equal(made, doubled)
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xff", b"{'descr': '<i4', 'fortran_order': False, 'shape': (2,)", b"[" * 9000]
+)
+def test_malformed_headers_of_version_3(tmp_path, text):
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x03\x00" + len(text).to_bytes(4, "little") + text + bytes(8))
+    with pytest.raises(FileError, match="the header is malformed"):
+        splitops.files.open(tmp_path / "x.npy")

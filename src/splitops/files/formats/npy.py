@@ -5,12 +5,14 @@ Source: NumPy's ``numpy.lib.format``, NEP 1.
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import mmap
 import tokenize
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -73,8 +75,10 @@ def _parse_header(file: IO[bytes], name: str) -> Header:
             warnings.simplefilter("ignore")  # headers of Python 2 have 'L' suffixes
             if version == (1, 0):
                 shape, fortran, dtype = npy.read_array_header_1_0(_read_bounded(file, 2), _MAX_HEADER)
-            elif version in ((2, 0), (3, 0)):  # 3.0 only changes the encoding of field names
+            elif version == (2, 0):
                 shape, fortran, dtype = npy.read_array_header_2_0(_read_bounded(file, 4), _MAX_HEADER)
+            elif version == (3, 0):
+                shape, fortran, dtype = npy.read_array_header_2_0(_read_utf8(file), 10 * _MAX_HEADER)
             else:
                 raise _make_error(name, f"version {shown(version)} of the .npy format is not supported")
     except FileError:
@@ -132,6 +136,15 @@ def _read_bounded(file: IO[bytes], width: int) -> Any:
     return io.BytesIO(prefix + file.read(length))
 
 
+def _read_utf8(file: IO[bytes]) -> IO[bytes]:
+    """Read a header of version 3.0 and return it as one of version 2.0 with escaped field names.
+
+    NumPy's public functions read and write versions 1.0 and 2.0, in Latin-1. Version 3.0 is UTF-8.
+    """
+    text = ascii(ast.literal_eval(_read_bounded(file, 4).read()[4:].decode())).encode()
+    return io.BytesIO(len(text).to_bytes(4, "little") + text)
+
+
 def map_array(path: Path) -> npt.NDArray[Any]:
     """Map a .npy file into memory, read-only. Data is read on access."""
     source = LocalFile(path)
@@ -172,13 +185,23 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
 @lru_cache(maxsize=16)  # the parts of a split have one or two shapes
 def encode_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False) -> bytes:
     """Return the bytes of the header of a .npy file, as NumPy writes it."""
-    buffer = io.BytesIO()
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
-    try:
-        npy.write_array_header_1_0(buffer, fields)
-    except ValueError:  # too long for version 1.0
-        npy.write_array_header_2_0(buffer := io.BytesIO(), fields)
-    return buffer.getvalue()
+    for write in (npy.write_array_header_1_0, npy.write_array_header_2_0):
+        with suppress(ValueError):  # too long for version 1.0, or a field name that is not Latin-1
+            write(buffer := io.BytesIO(), fields)
+            return buffer.getvalue()
+    npy.write_array_header_2_0(buffer := io.BytesIO(), {**fields, "descr": _Utf8(fields["descr"])})
+    return npy.magic(3, 0) + buffer.getvalue()[npy.MAGIC_LEN :]
+
+
+class _Utf8:
+    """A value whose representation becomes UTF-8 when it is encoded as Latin-1, as NumPy does in version 2.0."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value).encode().decode("latin-1")
 
 
 class _Npy:
