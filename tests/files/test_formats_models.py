@@ -183,6 +183,7 @@ MALFORMED = {
     "an unknown type of value": padded(gguf_bytes(0, 1, key(b"a", 77, bytes(8))), 0),
     "a key twice": gguf_bytes(0, 2, key(b"a", 4, bytes(4)) * 2),
     "an alignment of 0": padded(gguf_bytes(1, 1, key(b"general.alignment", 4, bytes(4)) + info()), 16),
+    "an alignment of 2.0": padded(gguf_bytes(1, 1, key(b"general.alignment", 6, b"\0\0\0@") + info()), 16),
     "an alignment of 3": padded(gguf_bytes(1, 1, key(b"general.alignment", 4, b"\3\0\0\0") + info()), 16),
     "a rank of 5": padded(gguf_bytes(body=info(shape=(1,) * 5)), 16),
     "a shape that overflows": padded(gguf_bytes(body=info(shape=(1 << 40, 1 << 40))), 16),

@@ -190,6 +190,16 @@ def test_a_stray_beside_a_distributed_checkpoint_without_a_manifest(tmp_path):
         sharding.merge(ranks, strict=True)
 
 
+def test_other_files_that_cannot_be_copied_are_named(tmp_path):
+    folder = _shards(tmp_path / "model")
+    (folder / "vocab.json").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.json")
+    assert plan_by_size(folder, tmp_path / "out", 1500).warnings == (
+        "'pipe.json' is not copied: it is not a regular file",
+        "'vocab.json' is not copied: No such file or directory",
+    )
+
+
 def test_strays_that_are_no_files_are_named_and_not_waited_for(tmp_path):
     folder = _shards(tmp_path / "model")
     (folder / "gone.safetensors").symlink_to("nowhere")

@@ -610,3 +610,16 @@ def test_after_an_interrupt_nothing_more_is_written(tmp_path, coding):
     # Of plain bytes all tensors were copied, which stay for the next run.
     assert sorted(os.listdir(tmp_path)) == (["out", source.name] if coding == "npy" else [source.name])
     assert coding == "zarr" or os.listdir(tmp_path / "out") == [".splitops-x.part"]
+
+
+def test_the_folders_of_a_chunk_are_flushed_before_it_is_recorded(tmp_path, monkeypatch):
+    flushed = []
+    open_for_sync = chunk_tasks.open_for_sync
+    monkeypatch.setattr(
+        chunk_tasks, "open_for_sync", lambda paths: (flushed.extend(paths), open_for_sync(paths))[1]
+    )
+    source = saved(tmp_path / "x.zarr", chunks=(12, 4, 5))
+    splitops.files.split(source, tmp_path / "parts", axis=0, num_outputs=2)
+    names = {str(path).partition(".zarr")[2] for path in flushed}
+    assert {"", "/c", "/c/0", "/c/0/5", "/c/0/5/0"} <= names
+    assert any(path.name == "parts" for path in flushed)

@@ -254,7 +254,7 @@ class ChunkTask:
             with writing(self.name):
                 stack.close()
                 if files.sync:
-                    make_names_durable(target.written)
+                    make_names_durable(target.written, files.targets[self.assembly.target])
 
     def _iter_chunks(self) -> Iterator[_Chunk]:
         """Yield the chunks of the task in row-major order."""
@@ -366,8 +366,12 @@ def compute_checksum(data: bytes | npt.NDArray[Any] | None) -> int:
     return crc32(np.ascontiguousarray(data).reshape(-1).view(np.uint8), 0)
 
 
-def make_names_durable(paths: Sequence[Path]) -> None:
-    """Flush files and their folder entries to disk: a chunk lost in a crash would be read as fill values."""
-    for path in (*paths, *{path.parent for path in paths}):
+def make_names_durable(paths: Sequence[Path], target: Path) -> None:
+    """Flush files of a target to disk, with their entries in folders up to that of the target itself.
+
+    A chunk that is lost in a crash would be read as fill values.
+    """
+    folders = {each for path in paths for each in path.parents if each.is_relative_to(target.parent)}
+    for path in (*paths, *folders):
         with open_for_sync([path]) as files:
             make_durable(list(files.values()))

@@ -130,4 +130,4 @@ class ChunkCopies:
                 self.format.create(draft, tensors, self.like)
                 if sync:
                     files = (Path(folder, name) for folder, _, names in os.walk(draft) for name in names)
-                    make_names_durable(list(files) if self.format.folders else [draft])
+                    make_names_durable(list(files) if self.format.folders else [draft], draft)

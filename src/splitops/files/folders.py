@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import stat
@@ -177,19 +176,23 @@ def find_other_files(
             else:
                 strays.append(name)  # it may also be a broken link
             continue
-        with contextlib.suppress(OSError):
+        try:
             found = (folder.path / name).stat()
             if stat.S_ISDIR(found.st_mode) and name in homes:
                 if any(f"{name}/{entry.name}" not in model for entry in (folder.path / name).iterdir()):
                     left.append(f"only the model's files are copied from the folder {shown(name)}")
             elif stat.S_ISDIR(found.st_mode):
                 left.append(f"the folder {shown(name)} is not copied")
-            elif not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SMALL:
+            elif not stat.S_ISREG(found.st_mode):
+                left.append(f"{shown(name)} is not copied: it is not a regular file")
+            elif found.st_size > MAX_SMALL:
                 left.append(f"{shown(name)} is not copied: it has {found.st_size} bytes")
             else:
                 others.append(
                     SidecarFile(check_file_name(name), LocalFile(name, folder), name not in indexes)
                 )
+        except OSError as error:  # for example, it is a broken link
+            left.append(f"{shown(name)} is not copied: {error.strerror}")
     return OtherFiles(tuple(others), tuple(left), tuple(strays))
 
 

@@ -285,6 +285,8 @@ def _read_header(source: Source) -> tuple[list[_Entry], list[StoredTensor]]:
             raise _MalformedError(f"key {shown(entry.key)} appears twice in its header")
         entries[entry.key] = entry
     alignment = entries[_ALIGNMENT].number if _ALIGNMENT in entries else _DEFAULT_ALIGNMENT
+    if alignment is None:
+        raise _MalformedError(f"its key {_ALIGNMENT} is not an integer")
     if not alignment or alignment & (alignment - 1):
         raise _MalformedError(f"its alignment of {alignment} is not a power of two")
     stated: dict[str, StoredTensor] = {}
