@@ -195,7 +195,7 @@ def encode_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
 
 
 class _Utf8:
-    """A value whose representation becomes UTF-8 when it is encoded as Latin-1, as NumPy does in version 2.0."""
+    """A value whose representation is UTF-8 once NumPy has encoded it as Latin-1, for version 2.0."""
 
     def __init__(self, value: object) -> None:
         self.value = value
