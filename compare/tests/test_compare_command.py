@@ -59,6 +59,10 @@ def test_agreement_and_disagreement_have_exit_codes_of_their_own(tmp_path: Path)
     fallen = ran(fake("dies at the start"), "--case", FIVE, "--expect", tmp_path / "old.json")
     assert fallen.exit_code == 3
     assert "did not start: fake" in fallen.stderr
+    useless = ran(fake("rejects"), "--case", PLAIN, "--expect", tmp_path / "old.json")
+    assert useless.exit_code == 3, useless.output
+    assert "no result: fake" in useless.stderr
+    assert "did not start" not in useless.output
     (tmp_path / "known.toml").write_text(
         f'[[expected]]\ncase = "{PLAIN}"\nimplementation = "*"\nverdict = "differs"\n'
     )

@@ -121,7 +121,8 @@ def command(
     so far.
 
     Exit codes: 0 no finding, or all as expected; 1 a finding, or one that is not as expected; 2 wrong
-    usage; 3 an implementation did not start, or a named one is not installed; 130 interrupted.
+    usage; 3 an implementation did not start or fails every valid case, or a named one is not installed; 130
+    interrupted.
 
     \b
     Examples:
@@ -218,7 +219,7 @@ def command(
             for line in lines:
                 make_console().print(escape(f"  {line}"), soft_wrap=True)
     if unexpected is not None:
-        _print_unexpected(unexpected)
+        _print_unexpected(report, unexpected)
     print_written(html, sarif, out, stderr=as_json)
     if report.environment["stopped"]:
         ctx.exit(_INTERRUPTED)
@@ -312,11 +313,16 @@ def _print_report(report: ComparisonReport) -> None:
     )
 
 
-def _print_unexpected(unexpected: Unexpected) -> None:
+def _print_unexpected(report: ComparisonReport, unexpected: Unexpected) -> None:
     screen = make_console(stderr=True)
-    lines = {"new": unexpected.new, "resolved": unexpected.resolved, "did not start": unexpected.missing}
-    for heading, group in lines.items():
-        for line in group:
-            screen.print(escape(f"{heading}: {line}"), soft_wrap=True)
+    lines: list[tuple[str, object]] = [("new", finding) for finding in unexpected.new]
+    lines += [("resolved", expectation) for expectation in unexpected.resolved]
+    lines += [
+        (_STATES[info.state.value], info.name)
+        for info in report.implementations
+        if info.name in unexpected.missing
+    ]
+    for heading, line in lines:
+        screen.print(escape(f"{heading}: {line}"), soft_wrap=True)
     if unexpected.exit_code == 0:
         screen.print("all as expected")

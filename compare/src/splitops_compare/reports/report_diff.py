@@ -94,7 +94,7 @@ class Unexpected:
     Attributes:
         new: findings that were not expected.
         resolved: expected findings that did not appear, although their cases ran.
-        missing: implementations that did not start, or that fail every valid case.
+        missing: names of implementations that are not installed, did not start, or fail every valid case.
     """
 
     new: tuple[str, ...]
