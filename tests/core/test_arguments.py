@@ -6,6 +6,7 @@ from array import array
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from comparison import assert_same_parts, cut
 
@@ -308,3 +309,29 @@ def test_split_1_tells_the_attribute_from_the_input_by_the_numbers() -> None:
         assert_same_parts(split(DATA, lengths, opset=1), cut(DATA, 0, (2, 4)))
     assert code(split, DATA, np.array([2.0, 4.0]), opset=1) == "lengths.dtype"
     assert code(split, DATA, [2.5, 3.5], opset=1) == "lengths.value"
+
+
+@pytest.mark.parametrize("value", [True, 2.0, "2", None, [2], np.bool_(True), np.array([1, 2])], ids=repr)
+def test_integers_of_files_models_and_ranks_are_checked_in_the_same_way(tmp_path, value):
+    np.save(tmp_path / "x.npy", np.zeros((4, 4)))
+    np.savez(tmp_path / "x.npz", a=np.zeros((4, 4)))
+    plan = splitops.files.plan_split(tmp_path / "x.npy", tmp_path / "parts", num_outputs=2)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[4] x) => (float[2] a, float[2] b) {a, b = Split(x)}'
+    )
+    rules = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    calls = {
+        "memory": (lambda: plan.run(memory=value), lambda: plan.dry_run(memory=value)),
+        "max_size": (lambda: splitops.files.plan_by_size(tmp_path / "x.npz", tmp_path, value, to="npz"),),
+        "axis": (lambda: splitops.files.merge([tmp_path / "x.npy"], tmp_path / "y.npy", axis=value),),
+        "ranks": (
+            lambda: splitops.sharding.plan(tmp_path / "x.npz", rules, ranks=value),
+            lambda: splitops.sharding.find_ranks(tmp_path / "x.npz", rules, ranks=[value]),
+        ),
+        "limit": () if value is None else (lambda: splitops.simplify(model, limit=value),),
+        "max_iterations": () if value is None else (lambda: splitops.session(model, max_iterations=value),),
+    }
+    for name, each in calls.items():
+        for call in each:
+            with pytest.raises(SplitError, match=rf"^{name} = .* but it must be an integer"):
+                call()

@@ -201,7 +201,7 @@ def test_ranks_that_are_there_are_listed_by_their_own_plan(model, tmp_path):
 
 @pytest.mark.parametrize("ranks", [[0], [-1], [1 << 17], [1, 10**30]])
 def test_numbers_of_ranks_that_there_cannot_be(model, ranks):
-    with pytest.raises(PlanError, match="it must be 1 to 65536"):
+    with pytest.raises(PlanError, match="it must be an integer from 1 to 65536"):
         find_ranks(model, LLAMA_PLAN, ranks=ranks)
 
 

@@ -114,7 +114,9 @@ def test_headers_that_lie_are_rejected(model):
 
 def test_numbers_of_ranks_that_cannot_be(model):
     for ranks in (0, -1, 1 << 20):
-        assert "it must be 1 to 65536" in rejected(sharding.plan, model, EVERYTHING, ranks=ranks)
+        assert "it must be an integer from 1 to 65536" in rejected(
+            sharding.plan, model, EVERYTHING, ranks=ranks
+        )
     assert "unknown layout 'zip': use hf, dcp, vllm" in rejected(
         sharding.plan, model, EVERYTHING, ranks=2, layout="zip"
     )

@@ -625,7 +625,7 @@ def test_the_command(tmp_path: Path) -> None:
             *wrong,
             code=2,
         )
-    with pytest.raises(PlanError, match="it must be 1 to 65536"):
+    with pytest.raises(PlanError, match="it must be an integer from 1 to 65536"):
         plan(source, ranks=2, pad_for=1 << 20)
 
 

@@ -41,6 +41,7 @@ from splitops.files.strays import warn_of_leftovers, warn_of_strays
 from splitops.files.streams import is_compressed, strip_compression
 from splitops.files.tensors import StoredTensor, iter_field, locate_tensors, pause_gc
 from splitops.files.urls import is_url, resolve_target
+from splitops.spec.sizes.dims import require_integer
 
 
 @pause_gc()
@@ -187,8 +188,7 @@ def plan_contents_by_size(
     File names begin with ``stem``.
     """
     to = to or contents.format
-    if max_size < 1:
-        raise FileError(f"the maximum file size must be at least 1 byte, not {max_size}")
+    max_size = require_integer(max_size, "max_size", FileError, 1)
     if to is ONNX:
         _require_external_data(contents)
         lay_out = partial(ONNX.lay_out_data_files, max_size=max_size)

@@ -37,6 +37,7 @@ from splitops.files.urls import RemoteFile, is_url, resolve_target
 from splitops.native import Plan, SplitPlan
 from splitops.spec.elements.types import ElementType
 from splitops.spec.operators import schema
+from splitops.spec.sizes.dims import require_integer
 
 Bind = Callable[[tuple[int, ...], ElementType | None], Plan]
 """Binds the arguments of an operator to a shape and an element type. Raises the errors of the operator."""
@@ -398,7 +399,7 @@ def _merge_tensors(
 ) -> tuple[StoredTensor, SplitPlan]:
     """Concatenate parts along ``axis``. Return the tensor, and the plan that splits it into the parts."""
     first = stored[0]
-    rank = len(first.shape)
+    rank, axis = len(first.shape), require_integer(axis, "axis", FileError)
     if not -rank <= axis < rank:
         file = files[0].sources[0].name
         raise FileError(f"axis {axis} is out of range for {first.label} in {file}, which has rank {rank}")

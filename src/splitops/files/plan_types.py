@@ -19,6 +19,7 @@ from splitops.files.extents import Column, Extents
 from splitops.files.formats import TargetFile
 from splitops.files.sources import Source
 from splitops.files.tensors import StoredTensor
+from splitops.spec.sizes.dims import require_integer
 
 MEMORY: Final = 64 << 20
 """Default total size of the buffers of a run, in bytes."""
@@ -79,6 +80,7 @@ def fill_options(options: RunOptions) -> RunOptions:
     if strange is not None:
         raise TypeError(f"unknown option {strange!r} of run(): use {', '.join(_OPTIONS)}")
     found: RunOptions = {**_OPTIONS, **options}
+    found["memory"] = require_integer(found["memory"], "memory", FileError, 0)
     return found
 
 
@@ -246,7 +248,7 @@ class PlannedFiles:
 
     def make_tasks(self, memory: int = MEMORY) -> Sequence[Task]:
         """Split the plan into independent, repeatable tasks. ``memory`` is as in :class:`RunOptions`."""
-        return self.copies.make_tasks(memory)
+        return self.copies.make_tasks(require_integer(memory, "memory", FileError, 0))
 
     def compute_digest(self, memory: int) -> str:
         """Return a digest of the copies, the targets and ``memory``, which together determine the tasks."""

@@ -152,8 +152,10 @@ def _count_ranks(path: Path, found: Mapping[str, int], names: Sequence[str]) -> 
     homes = [match for name in names if (match := re.fullmatch(_FOLDER, name))]
     ranks = max([*found.values(), *(int(match[1]) for match in homes)]) + 1
     ranks = max([ranks, *(int(match[2]) for match in homes if match[2])])
+    if ranks > MAX_RANKS:
+        raise PlanError(f"{shown_path(path)} has files of {ranks} ranks; the limit is {MAX_RANKS}")
     own = sorted({*found.values()})
-    if ranks > MAX_RANKS or len(own) < ranks:
+    if len(own) < ranks:
         raise PlanError(f"{shown_path(path)} has only the ranks {brief(own)} of {ranks}")
     return ranks
 

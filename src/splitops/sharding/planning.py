@@ -35,6 +35,7 @@ from splitops.sharding.plan_language import Matches, ShardRule, match_rules, rea
 from splitops.sharding.quantised import find_group_size
 from splitops.sharding.tables import check_known
 from splitops.sharding.tensor_sharding import MAX_RANKS
+from splitops.spec.sizes.dims import require_integer
 
 AnyPath = str | os.PathLike[str]
 
@@ -230,7 +231,8 @@ def plan(
         >>> [shard.size for shard in cut.placements.cuts[0].shards], cut.rank_bytes
         ([2, 2, 2, 0], (32, 32, 32, 0))
     """
-    _check_ranks((ranks,) if pad_for is None else (ranks, pad_for))
+    ranks = _check_ranks(ranks)
+    pad_for = None if pad_for is None else _check_ranks(pad_for, "pad_for")
     pad = pad_for is not None
     found = _match(
         path, plan, layout, pad=pad, separate=pad, like=like, allow_links=allow_links, strict=strict
@@ -298,8 +300,7 @@ def find_ranks(
         >>> print(find_ranks(folder, rules, ranks=[4])[0].note)
         leaves ranks without elements (rule 1)
     """
-    numbers = list(ranks)
-    _check_ranks(numbers)
+    numbers = [*map(_check_ranks, ranks)]
     found = _match(
         path, plan, layout, pad=pad, separate=True, like=like, allow_links=allow_links, strict=strict
     )
@@ -307,10 +308,8 @@ def find_ranks(
     return tuple(found.fit(each, pad=pad) for each in numbers)
 
 
-def _check_ranks(numbers: Sequence[int]) -> None:
-    wrong = next((each for each in numbers if not 1 <= each <= MAX_RANKS), None)
-    if wrong is not None:
-        raise PlanError(f"ranks = {shown(wrong)}: it must be 1 to {MAX_RANKS}")
+def _check_ranks(number: int, name: str = "ranks") -> int:
+    return require_integer(number, name, PlanError, 1, MAX_RANKS)
 
 
 class _Matched(NamedTuple):

@@ -323,7 +323,9 @@ class TestSubgraphs:
         assert caught.value.where == Where("g", None, "scan")
 
     def test_the_most_runs_of_a_body_are_an_integer(self) -> None:
-        with pytest.raises(ModelError, match="max_iterations = 'many' is not an integer"):
+        with pytest.raises(
+            ModelError, match="max_iterations = 'many', but it must be an integer of at least 0"
+        ):
             run(parse(IF), {"x": X[:, 0], "sizes": np.array([2, 4]), "c": True}, max_iterations="many")
 
     @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from splitops.models.engines import AUTO, ENGINES, REFERENCE, is_installed, make
 from splitops.models.engines.engine import Engine, EngineError, Event
 from splitops.models.engines.profile_events import collect_events
 from splitops.models.formats.files import is_openvino
+from splitops.spec.sizes.dims import require_integer
 
 if TYPE_CHECKING:
     from splitops.models.formats.files import AnyModel
@@ -76,8 +77,8 @@ def session(
     """
     if engine not in ENGINES:
         raise ModelError(f"unknown engine {shown(engine)}: use {', '.join(ENGINES)}")
-    if max_iterations is not None and not isinstance(max_iterations, int):
-        raise ModelError(f"max_iterations = {shown(max_iterations)} is not an integer")
+    if max_iterations is not None:
+        max_iterations = require_integer(max_iterations, "max_iterations", ModelError, 0)
     of_ir = is_openvino(model)
     name = _choose_runtime(engine, of_ir=of_ir)
     if name is None and options:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from splitops.errors import ModelError, shown
+from splitops.errors import ModelError
 from splitops.models.graph.applied import Applied
 from splitops.models.simplify.registry import ALLOWANCES, REWRITES, Rewriting, check_allowed, select_rewrites
 from splitops.models.simplify.report import Simplification
+from splitops.spec.sizes.dims import require_integer
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -137,9 +138,9 @@ all parts of a split are in their order
     from splitops.models.simplify.driver import simplify_copy
 
     select_rewrites(rewrites)  # wrong names are reported before faults of the model
-    if limit is not None and not isinstance(limit, int):
-        raise ModelError(f"limit = {shown(limit)} is not an integer: pass a number of bytes")
-    options: dict[str, Any] = {"allow": check_allowed(allow)} | ({} if limit is None else {"limit": limit})
+    options: dict[str, Any] = {"allow": check_allowed(allow)}
+    if limit is not None:
+        options["limit"] = require_integer(limit, "limit", ModelError, 0)
     checked = CheckedModel.read(model, allow_links=allow_links)
     edited = checked.copy()
     kept = read_fixed_runtimes(edited) if rewrites is None else ()

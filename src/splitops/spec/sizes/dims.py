@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from splitops.errors import SplitError, shown
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -69,6 +71,29 @@ def to_integer(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def require_integer(
+    value: Any, name: str, error: type[SplitError], minimum: int | None = None, maximum: int | None = None
+) -> int:
+    """Convert the argument ``name`` to an int. Raise ``error`` if it is not an integer or is out of range.
+
+    Examples:
+        >>> require_integer(np.int64(2), "ranks", SplitError, 1)
+        2
+        >>> require_integer(0, "ranks", SplitError, 1)
+        Traceback (most recent call last):
+            ...
+        splitops.errors.SplitError: ranks = 0, but it must be an integer of at least 1
+    """
+    found = to_integer(value)
+    too_small = found is not None and minimum is not None and found < minimum
+    too_large = found is not None and maximum is not None and found > maximum
+    if found is None or too_small or too_large:
+        limits = "" if minimum is None else f" of at least {minimum}"
+        limits = limits if maximum is None else f" from {minimum} to {maximum}"
+        raise error(f"{name} = {shown(value)}, but it must be an integer{limits}")
+    return found
 
 
 def to_entries(value: Any) -> tuple[Any, ...] | None:

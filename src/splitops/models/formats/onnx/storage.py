@@ -266,8 +266,8 @@ def _encode(model: ModelProto, where: Where) -> bytes:
         raise ModelError(f"the model cannot be written as one file: {str(error)[:200]}", where) from error
     if len(content) > MAX_MODEL_BYTES:
         raise ModelError(
-            f"the model has {len(content)} bytes, but one file may have {MAX_MODEL_BYTES} at most: "
-            "write it with external=True",
+            f"the model has {len(content)} bytes without its external data, but a file may have "
+            f"{MAX_MODEL_BYTES} at most",
             where,
         )
     return content
