@@ -1,7 +1,7 @@
 """Engines: run models on onnxruntime or OpenVINO through one protocol, one file per engine.
 
-An engine runs complete models and does nothing special for splits: its callers decide which models it gets.
-The library of an engine is imported when the engine is made.
+An engine runs complete models and does not rewrite splits: its callers decide which models it gets. The
+library of an engine is imported when the engine is made, in its own process if it is isolated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENGINES: Final = (AUTO, REFERENCE, *_RUNTIMES)
 
 
 def is_installed(name: str) -> bool:
-    """Return whether the library of a runtime can be imported."""
+    """Return whether Python finds the library of a runtime. It is not imported."""
     return importlib.util.find_spec(name) is not None
 
 
@@ -46,7 +46,7 @@ def make_engine(
         inside: whether this process is already the separate process of an isolated engine.
 
     Raises:
-        ModelError: the runtime is not installed, or has no such option.
+        ModelError: the runtime is not installed, or does not accept an option.
     """
     if not is_installed(name):
         raise ModelError(f"engine {name!r} is not installed: pip install splitops[{name}]")

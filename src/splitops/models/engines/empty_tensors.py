@@ -1,4 +1,4 @@
-"""Detect empty tensors in OpenVINO models. Runtimes crash on some, and OpenVINO gets their sizes wrong.
+"""Detect empty tensors in OpenVINO models: OpenVINO crashes on some, and returns wrong results for others.
 
 In OpenVINO, ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
 replace a size of 0 with another one. ``ReduceMax`` returns the lowest number of the type. No list of such
@@ -28,7 +28,7 @@ _MAX_CACHED: Final = 256
 
 
 def accepts_empty_list(layer: str) -> bool:
-    """Return whether an OpenVINO layer type accepts an empty list of sizes or axes.
+    """Return whether an OpenVINO layer type is known to accept an empty list of sizes or axes.
 
     With a scalar and such a list, ``Broadcast`` crashes, and ``Tile`` and ``Roll`` return garbage.
     """
@@ -36,7 +36,7 @@ def accepts_empty_list(layer: str) -> bool:
 
 
 class EmptyTensorError(EngineError):
-    """A run would produce an empty tensor on which the runtime crashes or returns wrong results.
+    """A run has, or may have, an empty tensor on which the runtime may crash or return wrong results.
 
     Attributes:
         unresolved: whether the sizes depend on values, so that only a run can show an empty tensor.
@@ -69,7 +69,7 @@ def check_full(model: Any, where: Where) -> None:
 
 
 class EmptyTensorGuard:
-    """Checks whether a run with given input shapes produces an empty tensor.
+    """Checks whether a run with given input shapes has an empty tensor, including its inputs.
 
     The model must pass :func:`check_full`. ``resolves`` allows tensors whose size depends on values: after
     the run, the sizes that :func:`add_sizes` added are checked instead.
@@ -86,10 +86,10 @@ class EmptyTensorGuard:
         self._model = None if self._suspects == frozenset() else model
 
     def check(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Check that a run with inputs of these shapes produces no empty tensor.
+        """Check that no input has an empty shape, and that a run with these shapes computes no empty tensor.
 
         Raises:
-            EmptyTensorError: it does or, without ``resolves``, may do so depending on values.
+            EmptyTensorError: there is one or, without ``resolves``, may be one depending on values.
         """
         given = {f"input {at}": f"has shape {shape}" for at, shape in enumerate(shapes) if 0 in shape}
         if given:
@@ -115,10 +115,10 @@ class EmptyTensorGuard:
 
 
 def add_sizes(library: Any, model: Any, where: Where) -> int:
-    """Add an output with the sizes of each tensor that may be empty, and return the number of outputs added.
+    """Add an output for each tensor that may be empty, with its sizes. Return the number of new outputs.
 
     Raises:
-        EmptyTensorError: such a tensor is inside a body.
+        EmptyTensorError: a tensor inside a body may be empty.
     """
     opset = importlib.import_module(f"{library.__name__}.opset13")
     results = []
@@ -184,7 +184,10 @@ def _find_empty_inside(body: Any) -> str | None:
 
 
 def _find_unresolved(model: Any, suspects: Collection[str]) -> dict[str, str]:
-    """Describe, by name, the layers whose outputs or bodies may have empty tensors, depending on values."""
+    """Describe, by name, the layers that may have an empty tensor in an output or body, depending on values.
+
+    Only layers in ``suspects`` are examined, and an output counts only if another layer reads it.
+    """
     found: dict[str, str] = {}
     for layer in model.get_ordered_ops():
         if layer.get_type_name() in _ENDS or layer.get_friendly_name() not in suspects:
@@ -208,7 +211,7 @@ def _may_be_empty(shape: Any) -> bool:
 
 
 def _exclude_zero(shape: Any) -> Any:
-    """Return a copy of a shape in which the minimum of each dynamic size is at least 1."""
+    """Return a shape in which the minimum of each dynamic size is at least 1. A dynamic rank is kept."""
     if shape.rank.is_dynamic:
         return shape
     kinds = [type(size) for size in shape]
@@ -236,7 +239,7 @@ def _reshape(model: Any, shapes: Sequence[Any]) -> Any:
 
 
 def _iter_data_outputs(model: Any, suspects: Collection[str] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield each layer with each of its outputs, except layers that only compute sizes.
+    """Yield each layer with each of its outputs, except Results and layers that only compute sizes.
 
     If ``suspects`` is not None, only the layers with these names are yielded.
     """

@@ -19,7 +19,7 @@ class EngineError(ModelError):
 
     Attributes:
         engine: name of the runtime.
-        node: name of the node in the runtime's message, or None.
+        node: name of the node at which the runtime fails or would fail, or None.
         operator: operator of that node, or None.
         process_ended: whether the process of the runtime has ended.
     """
@@ -49,12 +49,13 @@ class Program:
         content: a serialised ONNX model, the XML of OpenVINO IR, or the path of either.
         outputs: names of the requested outputs, in order; for OpenVINO IR, only their number matters.
         where: location of the model, for errors.
-        weights: the ONNX initializers that ``content`` declares as external data, keyed by name. onnxruntime
-            shares their memory; OpenVINO gets a copy inside the model.
+        weights: arrays of ONNX initializers that ``content`` declares as external data in memory, keyed by
+            name. onnxruntime shares their memory; OpenVINO gets a copy inside the model.
         binary: the constants of OpenVINO IR.
         folder: the folder of the external data of ``content``.
-        sizes: for OpenVINO IR, the axis and size of each part of the splits, keyed by layer name. The engine
-            must infer the same: a file can declare shapes that its layers do not have.
+        sizes: for OpenVINO IR, the name of each split whose parts have known sizes, with the axis and size
+            of each part. The engine must infer the same: a file can declare shapes that its layers do not
+            have.
         as_it_is: whether the engine runs even models that it gets wrong (empty tensors in OpenVINO), so that
             its results can be verified.
         guarded: whether to check, after each run on OpenVINO, the sizes of tensors that may be empty.
@@ -94,7 +95,9 @@ class Compiled(Protocol):
     """A program that is ready to run, any number of times and from any thread."""
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program on inputs by name. Return the outputs: arrays, or lists of arrays for sequences.
+        """Run the program on inputs by name, or for OpenVINO IR in the order of the model.
+
+        Return the outputs: arrays, or lists of arrays for sequences.
 
         Raises:
             EngineError: the runtime fails.

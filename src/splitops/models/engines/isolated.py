@@ -33,7 +33,7 @@ class IsolatedEngine:
         self.start()
 
     ended = ""
-    """Description of how the process ended; empty while it runs."""
+    """Description of how the process ended; empty until a request finds that it has ended."""
 
     def start(self) -> None:
         """Start the process, or start it again after it has ended."""
@@ -52,6 +52,7 @@ class IsolatedEngine:
 
         Raises:
             EngineError: the process has ended, the runtime fails, or ``message`` cannot be pickled.
+            ModelError: the engine does not accept an option, or lacks something else that the request needs.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -118,7 +119,10 @@ class IsolatedProgram:
         self._number = self._engine.request("compile", self._program, where=where)
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """See :meth:`Compiled.run`. Restarts the process if it has ended. Arrays are copied both ways."""
+        """See :meth:`Compiled.run`. Arrays are copied both ways.
+
+        If an earlier request found that the process had ended, start it and compile the program again.
+        """
         with self._lock:
             if self._engine.ended:
                 self._engine.start()

@@ -90,7 +90,7 @@ class OnnxRuntime:
         return keep_alive_in_children(OnnxRuntimeProgram(self, session, program, (held, folder)))
 
     def _to_ort_value(self, array: Any) -> Any:
-        """Return an OrtValue that shares the memory of a contiguous array."""
+        """Return an OrtValue that shares the memory of an array of numbers if it is contiguous."""
         kind = element_type_of(array.dtype)
         make = self._library.OrtValue
         if kind is None or is_builtin(array.dtype):

@@ -129,7 +129,7 @@ class OpenVINO:
 
 
 def _import_library() -> Any:
-    """Import OpenVINO, without its telemetry if OpenVINO was not imported before."""
+    """Import OpenVINO, without its telemetry if neither was imported before."""
     telemetry = "openvino_telemetry"
     with contextlib.ExitStack() as stack:
         if "openvino" not in sys.modules and telemetry not in sys.modules:
@@ -157,10 +157,10 @@ def _make_conversion(name: str, version: int, attributes: Sequence[str], where: 
 
 
 def replace_empty_constants(model: ModelProto) -> None:
-    """Replace the empty constants of a model with ConstantOfShape nodes, in place.
+    """Replace the empty tensors of initializers and Constant nodes with ConstantOfShape nodes, in place.
 
     OpenVINO reads an empty tensor in a serialised model as a scalar. Strings, which ConstantOfShape does not
-    support, and defaults of inputs are left unchanged.
+    support, lists of numbers in Constant nodes, and defaults of inputs are left unchanged.
     """
     count = 0
     for _, graph in iter_located_graphs(model):  # OpenVINO rejects models with functions
@@ -187,7 +187,7 @@ def replace_empty_constants(model: ModelProto) -> None:
 
 
 def _load_data(content: bytes, program: Program) -> bytes:
-    """Return a serialised model that includes its external data, with empty constants replaced.
+    """Return a serialised model that includes its external data, with empty tensors replaced.
 
     Otherwise, OpenVINO would search the working directory for the data.
     """
@@ -339,7 +339,10 @@ class OpenVINOProgram:
 
 
 def _iter_events(request: Any, begin: float) -> Iterator[Event]:
-    """Yield the events of the last run of a request. Operators are assumed to run consecutively."""
+    """Yield the events of the last run of a request, except those without a measurable duration.
+
+    Operators are assumed to run consecutively.
+    """
     for item in request.profiling_info:
         seconds = item.real_time.total_seconds()
         if seconds:

@@ -73,6 +73,7 @@ def to_ir(
     Raises:
         EngineError: OpenVINO rejects the model or crashes. After a crash on a serialised model, the message
             names the likely cause, if it is found.
+        ModelError: OpenVINO is not installed, or does not have one of ``extensions``.
     """
     given = source if isinstance(source, bytes) else os.path.abspath(source)
     answer: tuple[bytes, bytes] | str = _get_process().request("to_ir", given, extensions, where, where=where)

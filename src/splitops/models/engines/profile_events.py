@@ -31,7 +31,7 @@ def get_event_list() -> list[Event] | None:
 
 @contextmanager
 def record_event(events: list[Event], operator: str, node: str) -> Iterator[None]:
-    """Time an operator that runs in the block, and append its event to ``events``."""
+    """Time an operator that runs in the block, and append its event to ``events`` unless it raises."""
     begin, clock = time.time(), time.perf_counter()
     yield
     events.append(Event(operator, node, OWN, begin, time.perf_counter() - clock))

@@ -47,11 +47,14 @@ def session(
             :class:`OpenVINOModel`. A model in memory must not change while the session lives.
         engine: ``"auto"`` is onnxruntime for ONNX and OpenVINO for IR, or the reference if this runtime is
             not installed or cannot run the model as specified. ``"onnxruntime"`` and ``"openvino"`` select
-            a runtime. ``"reference"`` is ONNX's reference evaluator.
-        isolate: whether the engine runs in a separate process, so that a crash becomes an error.
+            a runtime. The reference then replaces it only if a check or a split fails, because of an empty
+            tensor, or for an input that the runtime would treat as a constant. ``"reference"`` is ONNX's
+            reference evaluator.
+        isolate: whether a runtime runs in a separate process, so that a crash does not end this one.
         profile: whether to record the time of each operator, for :meth:`Session.events`.
-        max_iterations: maximum number of iterations of loops and calls of functions in one run, by default
-            4194304. If it is set, only the reference runs models with loops or functions.
+        max_iterations: maximum number of iterations of loops and calls of functions in one run on the
+            reference, by default 4194304. If it is set, only the reference runs models with loops or
+            functions.
         allow_links: whether links to the files of a model at a path may leave its folder, as in
             :func:`splitops.load`.
         **options: options of the engine: ``providers``, ``provider_options`` and ``session_options`` of
@@ -61,8 +64,8 @@ def session(
         The session. Threads may share it.
 
     Raises:
-        ModelError: the model is not well formed; the engine is not installed, rejects the model
-            (:class:`EngineError`), or does not have an option.
+        ModelError: the model is not well formed; the engine is unknown or not installed, rejects the model
+            (:class:`EngineError`), or does not accept an option.
         RuleError: a split of the main graph is invalid in every run. The rule is ``op.version`` if its
             operator does not exist in the imported opset.
 
@@ -113,7 +116,8 @@ def find_splits_for(model: AnyModel, inputs: Mapping[str, Any]) -> list[SplitNod
         inputs: arrays by input name.
 
     Returns:
-        The split nodes in execution order. A split in a function appears once per call.
+        The split nodes in the order of the model. A split in a function appears once for each call that
+        inference enters, or once if the model does not call the function.
 
     Raises:
         ModelError: the model is not well formed.
@@ -157,9 +161,10 @@ class Session:
 
         Raises:
             RuleError: a rule of the split family is broken; ``error.where`` names the node.
-            EngineError: the engine fails.
-            ModelError: an input does not match the model, another operator fails, loops exceed
-                ``max_iterations``, or the session is closed.
+            EngineError: the engine fails and the reference does not replace it, or this process is a fork
+                of the one that made the session.
+            ModelError: an input does not match the model, another operator fails, loops and functions
+                exceed ``max_iterations``, or the session is closed.
         """
         if self._closed:
             raise ModelError("the session is closed")
@@ -173,7 +178,10 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The engine that runs the model: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``."""
+        """The engine that runs the model: ``"reference"``, ``"onnxruntime"`` or ``"openvino"``.
+
+        In a single run, the reference may still replace a runtime; see :meth:`describe`.
+        """
         runs = self._program.engine
         return REFERENCE if runs is None else str(runs.name)
 
@@ -189,13 +197,14 @@ class Session:
 
     @property
     def splits(self) -> tuple[SplitNode, ...]:
-        """The split nodes of the model, with the types, shapes and lengths that are known before a run."""
+        """The split nodes of the model, with types, shapes and lengths from the file, without inference."""
         return self._program.splits
 
     def infer_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
-        """Yield the splits that the runtime executes, with types and shapes inferred from ``inputs``.
+        """Yield the splits of the model, before rewrites, with types and shapes inferred from ``inputs``.
 
-        Yield nothing if the model, or the last run in this thread, ran on the reference.
+        Yield nothing if the model runs on the reference, or if the runtime failed in the last run in this
+        thread and the reference replaced it.
 
         Args:
             inputs: arrays by input name.
@@ -203,9 +212,9 @@ class Session:
         return self._program.infer_engine_splits(inputs)
 
     def describe(self) -> str:
-        """Describe in one sentence which engine runs the model and, if it is the reference, why.
+        """Describe in one sentence which engine runs the model and, if the reference replaces one, why.
 
-        After a run, the sentence describes the last run in this thread.
+        This includes the last run in this thread, if the reference replaced the failed runtime in it.
         """
         program, splits = self._program, len(self.splits)
         every = f", including {'its split' if splits == 1 else f'all {splits:,} splits'}" if splits else ""
@@ -222,7 +231,7 @@ class Session:
         return "Session(closed)" if self._closed else f"Session({self.describe()})"
 
     def events(self) -> list[Event]:
-        """Return the events of all operators in the runs so far. Call it once: it may stop profiling.
+        """Return the events of the operators in the runs so far. Call it once: it may stop profiling.
 
         Raises:
             ModelError: the session was made without ``profile=True``, or is closed.
@@ -243,7 +252,7 @@ class Session:
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this process is a fork of the one that made the session, without its threads."""
+        """Whether this process is a fork of the one that made the session, and lacks its threads."""
         return os.getpid() != self._process
 
     def __enter__(self) -> Session:

@@ -1,6 +1,6 @@
-"""Check splits that a runtime does not check: their sizes and lengths become one more output of the model.
+"""Check splits and loops that a runtime does not check: their sizes, lengths and bounds become an output.
 
-They must be an output: the optimiser of a runtime may remove a split together with the runtime's own check.
+These numbers must be an output: the optimiser of a runtime may remove a split together with its own check.
 After the run, these numbers are checked against the rules of the operators. If they break a rule, the results
 are discarded.
 """
@@ -181,7 +181,7 @@ def _clamp_lengths(builder: Any, node: ir.Node, split_node: SplitNode) -> None:
     """Bound the lengths of a split in the graph, so that no runtime reads outside the data.
 
     In ONNX, negative lengths become 0. In OpenVINO, -1 becomes the remainder of the axis, but at least 0.
-    Every runtime rejects bounded lengths that do not add up.
+    Every runtime rejects bounded lengths that do not add up. Splits into sequences are left unchanged.
     """
     at, binding, data = _find_lengths_input(split_node), split_node.bind(), node.inputs[0]
     if at is None or binding.axis is None or data is None or split_node.schema.gives_sequence:

@@ -34,8 +34,8 @@ class CrashRisk:
 
     Attributes:
         operators: the operators in :data:`CRASHING` that the model has.
-        certain: those of them that read an empty tensor in every run.
-        possible: whether any of them may read an empty tensor in some run.
+        certain: those of them with a node that reads an empty tensor whenever it runs.
+        possible: whether the model may compute an empty tensor that one of them reads.
     """
 
     operators: tuple[str, ...]

@@ -28,7 +28,7 @@ _LENGTHS: Final = frozenset(
 )
 _MAKING_SEQUENCES: Final = frozenset(schema.name for schema in _ROWS if schema.gives_sequence)
 _LARGE: Final = 1 << 12
-"""Maximum bytes of an initializer that may be lengths. Larger ones become inputs."""
+"""Maximum bytes of an initializer that is kept, since it may be lengths. Larger ones become inputs."""
 _NUMBERS: Final = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
 """Element types of shape computations."""
 
@@ -42,8 +42,9 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
     """Return the submodel that determines how a runtime executes the splits, or None if there are none.
 
     It computes the lengths of every split, and the data of splits with ``num_outputs`` or into sequences.
-    With ``sizes``, or if CSE may merge splits, it computes the data of every split. Otherwise, values with a
-    declared type and shape become inputs, except integers and booleans, which may be shapes.
+    With ``sizes``, or if the elimination of common subexpressions may merge splits, it computes the data of
+    every split. Otherwise, values with a declared type and shape become inputs, except those of type int64,
+    int32 or bool, which may be shapes.
     """
     splits = [node for node in iter_nodes(model) if is_split_node(node)]
     if not splits:
@@ -57,7 +58,7 @@ def extract_split_dependencies(model: ModelProto, *, sizes: bool = False) -> Mod
         )
 
     holding.update(key for key in sort_callees_first(functions) if any(map(has_split, functions[key].node)))
-    # Splits without lengths may be merged by CSE, depending on how their data is computed.
+    # The elimination of common subexpressions may merge splits without lengths if their data is the same.
     compared = len({len(node.output) for node in splits if not _has_lengths(node)}) > 1
     infos = () if compared or sizes else model.graph.value_info
     whole = {value.name for value in infos if _is_declared(value)}
@@ -81,7 +82,7 @@ def _is_data_dependent(node: NodeProto) -> bool:
 
 
 def _is_declared(value: ValueInfoProto) -> bool:
-    """Return whether a value has a declared type and shape, and a type that shape computations do not use."""
+    """Return whether a value has a declared type that shape computations do not use, and a complete shape."""
     tensor = value.type.tensor_type
     if tensor.elem_type in _NUMBERS or not tensor.elem_type or not tensor.HasField("shape"):
         return False

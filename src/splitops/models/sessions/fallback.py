@@ -63,8 +63,8 @@ class Analysis:
 
     Attributes:
         split_nodes: the splits, with the :class:`Fact` of each operand as far as it is known before a run.
-        reasons: the reason for each split that the engine would not run as specified.
-        unchecked: splits that may be invalid in a run without an error of the runtime.
+        reasons: the reason for each split that the engine may not run as specified or that cannot be checked.
+        unchecked: other splits that may be invalid in a run without an error of the runtime.
         doubtful: splits that may be invalid in a run.
         fused: a description of each node that the runtime would fuse wrongly.
     """
@@ -175,7 +175,7 @@ def make_key(split_node: SplitNode | SplitReport) -> NodeKey:
 
 
 def _find_limit(split_node: SplitNode, model: ModelContext, engine: Engine, *, traced: bool) -> str | None:
-    """Describe the rule that a split breaks or the first limit that applies to it, or return None."""
+    """Describe the rule that a split breaks or the first limit that may apply to it, or return None."""
     if split_node.error is not None:
         return f"it breaks a rule: {split_node.error.message}"
     if len(split_node.outputs) > _MAX_OUTPUTS:
@@ -207,7 +207,10 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether a split's 64-bit data fits into 32 bits if the inputs do. Each run checks the inputs."""
+    """Return whether a split's 64-bit data must fit into 32 bits if the model's inputs do.
+
+    Each run checks the inputs.
+    """
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
     while stack:
@@ -237,7 +240,7 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
-    """Return whether a conversion to 32 bits keeps the values of an array."""
+    """Return whether an array keeps its values if 64-bit numbers are converted to int32 or float32."""
     if array.dtype.itemsize < 8 or array.dtype.kind not in "iuf" or not array.size:
         return True
     if array.dtype.kind == "f":
@@ -261,7 +264,10 @@ def _find_uncheckable(split_node: SplitNode, target: Target, engine: Engine) -> 
 
 
 def is_checked(split_node: SplitNode, target: Target, engine: Engine) -> bool:
-    """Return whether a split is valid in every run, or the runtime itself rejects invalid runs."""
+    """Return whether a split needs no check.
+
+    It is valid in every run, the runtime itself rejects invalid runs, or its ``error`` is already known.
+    """
     if split_node.error is not None or _is_always_valid(split_node):
         return True
     if split_node.division is not None:
@@ -292,7 +298,7 @@ def find_part_sizes(split_node: SplitNode) -> list[tuple[int, int]] | None:
 
 
 def _is_always_valid(split_node: SplitNode) -> bool:
-    """Return whether a split is valid in every run, so that it needs no check."""
+    """Return whether a split is known to be valid in every run, so that it needs no check."""
     division, size = split_node.division, split_node.size
     if size is None:
         return False
@@ -341,7 +347,7 @@ def find_refusal(model: ir.Model) -> str | None:
 
 
 def _count_iterations(graph: Iterable[ir.Node]) -> float:
-    """Estimate the number of loop iterations in a graph, including those of nested loops.
+    """Estimate the number of iterations of Loop nodes in a graph, including those of nested ones.
 
     An unknown trip count counts as one, and that of an endless loop as infinite.
     """
@@ -371,7 +377,7 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
 def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
     """Return the condition that a body returns if it is constant, or None if the body computes it.
 
-    An input of the body or an outer value counts as true: the loop has started with it.
+    An input of the body or of an outer graph counts as true.
     """
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)

@@ -19,16 +19,19 @@ from splitops.spec.elements.types import element_type_of
 from splitops.splitting.planning import plan_request
 
 _MAX_LENGTHS: Final = 64
-"""Maximum size of an integer input that may be the lengths of a split."""
+"""Maximum size of an integer input whose elements are used, since they may be the lengths of a split."""
 
 
 def infer_splits(model: ir.Model, where: Where, inputs: Mapping[str, Any]) -> list[SplitNode]:
-    """Infer the splits of a model from the types and shapes of ``inputs``, and the elements of small ones."""
+    """Infer the splits of a model from the types and shapes of ``inputs``, and from possible lengths in them.
+
+    Only the elements of small integer arrays of rank 0 or 1 may be lengths.
+    """
     return ShapeInterpreter(model, where, given=_make_abstract_inputs(model, inputs)).run().splits
 
 
 def _make_abstract_inputs(model: ir.Model, inputs: Mapping[str, Any]) -> dict[ir.Value, AbstractValue]:
-    """Return the abstract values of the array inputs. Those that may be lengths include their elements."""
+    """Return the abstract values of the NumPy arrays. Those that may be lengths include their elements."""
     values: dict[ir.Value, AbstractValue] = {}
     for names, value in _iter_inputs(model):
         array = next((inputs[name] for name in names if name in inputs), None)
@@ -51,7 +54,7 @@ def _iter_inputs(model: ir.Model) -> Iterator[tuple[tuple[str, ...], ir.Value]]:
 
 
 def plan_split_node(split_node: SplitNode) -> Plan | None:
-    """Plan a split. Return None if a size is unknown or the split is invalid."""
+    """Plan a split. Return None if a size, the axis or the lengths are unknown, or the split is invalid."""
     binding = split_node.binding
     if binding is None or binding.axis is None or binding.division is None or binding.squeeze is None:
         return None

@@ -38,7 +38,7 @@ from splitops.onnx.reference import node_label
 from splitops.spec.elements.types import from_onnx
 
 _INLINE: Final = 1024
-"""Initializers of at least this size in bytes are passed to the engine outside the model."""
+"""Minimum size in bytes of an embedded initializer that is passed to the engine outside the model."""
 _IN_MEMORY: Final = "weights"
 """The file name in the model for weights that are passed in memory."""
 
@@ -78,7 +78,7 @@ class OnnxProgram(SessionProgram):
         return Model(self._read(), self._where)
 
     def _read(self) -> ModelProto:
-        """Read the model without its large external weights."""
+        """Read and check the model, and set its location. Large weights in other files are not read."""
         proto, self._where = read_to_run(self._source, allow_links=self._allow_links)
         return proto
 
@@ -132,7 +132,7 @@ def inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input is empty, as ``operators`` may crash on it. Otherwise, return None."""
+    """Return an error if an input array is empty, as ``operators`` may crash on it, or None."""
     if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
         return make_crash_error(operators, where)
     return None
@@ -156,7 +156,7 @@ def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[
 
 
 def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> Program:
-    """Make the program of a model. Large weights are not copied: they stay in memory or in their file."""
+    """Make the program of a model. Large weights are not serialised: they stay in memory or in their file."""
     slim = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
     slim.functions.extend(proto.functions)
     slim.graph.name = proto.graph.name
@@ -210,7 +210,10 @@ def _add_initializers(proto: ModelProto, slim: ModelProto, where: Where) -> tupl
 
 
 def _find_file(tensor: TensorProto, where: Where) -> tuple[str, str] | None:
-    """Return the folder of external data and the path in it, or None if links may leave the folder."""
+    """Return the folder of external data and the path in it.
+
+    Return None if the data has no known folder, or if links may lead out of it.
+    """
     locate_external_data(tensor, where, None)
     location = next(entry.value for entry in tensor.external_data if entry.key == "location")
     folder, inner = find_folder(location)

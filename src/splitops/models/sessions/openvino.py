@@ -109,7 +109,10 @@ def _has_used_slices(iterator: Layer) -> bool:
 
 
 def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
-    """Annotate the Parameters and Consts that splits read. Return the names of the Parameters among them."""
+    """Annotate the Parameters and Consts of the main graph that splits read.
+
+    Return the names of the outputs of these Parameters.
+    """
     parameters: set[str] = set()
     for node in model.graph:
         if node.op_type in ("Parameter", "Const"):
@@ -121,7 +124,10 @@ def _annotate_sources(model: ir.Model, where: Where) -> set[str]:
 
 
 def _add_result(model: OpenVINOModel, numbers: ir.Value | None) -> OpenVINOModel:
-    """Return a model without tensor names, which may repeat. ``numbers``, if any, become its last output."""
+    """Return a model without tensor names in the main graph, since they may repeat.
+
+    ``numbers``, if any, become its last output.
+    """
     graph, layers, edges = model.graph, [*map(remove_tensor_names, model.graph.layers)], [*model.graph.edges]
     node = None if numbers is None else numbers.producer()
     if numbers is not None and node is not None:

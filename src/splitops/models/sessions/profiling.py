@@ -130,7 +130,10 @@ def time_calls(run: Callable[[], object], times: int) -> list[float]:
 
 
 def time_interleaved(runs: Mapping[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Return the median seconds of each function. Calls are interleaved, so all see the same machine load."""
+    """Return the median seconds of each function, after one call that is not timed.
+
+    Calls are interleaved, so that all functions see a similar machine load.
+    """
     found: dict[str, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()

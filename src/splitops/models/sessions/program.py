@@ -86,11 +86,13 @@ class EngineModel:
     rules: Rules | None
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
-        """Run the model.
+        """Run the model. ``max_iterations`` is ignored.
 
         Raises:
-            CheckError: a split is invalid, a loop does not iterate, or an input does not fit into 32 bits.
+            CheckError: a split is invalid, a loop does not iterate, or an input of OpenVINO does not fit
+                into 32 bits.
             EngineError: the engine fails.
+            ModelError: an input does not match its declaration.
         """
         feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
         if self.engine == "openvino":
@@ -183,7 +185,7 @@ class SessionProgram(ABC):
             raise EngineError(engine.name, problem, self._where, node=error.where.node) from error
 
     def _rewrite(self, nodes: ir.Model, engine: Engine) -> tuple[Checks, list[SplitNode]]:
-        """Rewrite the splits of a model for an engine, and add the checks.
+        """Rewrite the splits of a model for an engine, and add the checks, in place.
 
         Returns:
             The checks, and the splits of the rewritten model.
@@ -301,7 +303,7 @@ class SessionProgram(ABC):
         return self._child
 
     def infer_engine_splits(self, inputs: Mapping[str, Any]) -> Iterator[SplitNode]:
-        """Yield the splits that the engine executes, inferred from ``inputs``. The reference yields none."""
+        """Yield the splits of the model; see :meth:`Session.infer_splits`."""
         if self.engine is not None and self.last.failure is None:
             yield from infer_splits(self._make_nodes(), self._where, inputs)
 
