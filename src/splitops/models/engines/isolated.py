@@ -52,7 +52,7 @@ class IsolatedEngine:
 
         Raises:
             EngineError: the process has ended, the runtime fails, or ``message`` cannot be pickled.
-            ModelError: the engine does not accept an option, or lacks something else that the request needs.
+            ModelError: the engine cannot be made, or lacks a layer type that the request names.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -43,7 +43,7 @@ class InferredValue:
 
     @property
     def is_new(self) -> bool:
-        """Whether inference has found a type or size that the model does not declare."""
+        """Whether the inferred type or shape differs from the declared one."""
         return _drop_elements(self.before) != _drop_elements(self.after)
 
     def __repr__(self) -> str:
@@ -62,9 +62,11 @@ class InferredModel(ModelReport):
     """A model with its inferred types and shapes.
 
     Attributes:
-        model: the model with the inferred types and shapes, in the class of the argument.
-        values: every value, in the order of computation.
-        splits: every split node; a split in a function appears once per call.
+        model: the model with the inferred types and shapes. It has the type of the argument; for a path, it
+            is an ``onnx.ModelProto`` or ``OpenVINOModel``.
+        values: every value, in the order of inference.
+        splits: every split node; a split in a function appears once for each call that inference enters. With
+            ``as_openvino``, only those that OpenVINO rejects.
     """
 
     model: Any
@@ -95,9 +97,10 @@ def infer(model: AnyModel, *, as_openvino: bool = False, allow_links: bool = Fal
 
     In ONNX, nodes are visited in order, with their subgraphs and the model-local functions that they
     call. Operators other than splits are inferred one node at a time, by onnx and by the rules of splitops.
-    Outputs that neither can infer are unknown. Elements computed from shapes are tracked (by Shape, Split,
-    Concat, Reshape and the like). In OpenVINO IR, the sizes of Parameters, including intervals, are
-    propagated through splits and most other layers. The rest keep the shapes that the file declares.
+    Outputs that neither can infer keep their declared types and shapes. Elements computed from shapes are
+    tracked (by Shape, Split, Concat, Reshape and the like). In OpenVINO IR, the sizes of Parameters,
+    including intervals, are propagated through splits and most other layers. The rest keep the shapes that
+    the file declares.
 
     Args:
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
@@ -161,8 +164,9 @@ def find_splits(model: AnyModel, *, allow_links: bool = False) -> list[SplitNode
         allow_links: as in :func:`infer`.
 
     Returns:
-        The split nodes in the order of the model. A split in a function appears once per call. The ``error``
-        of an invalid split node names the rule that it breaks.
+        The split nodes in the order of the model. A split in a function appears once for each call that
+        inference enters, or once if the model does not call the function. The ``error`` of an invalid split
+        node names the rule that it breaks.
 
     Raises:
         ModelError: the model is not well formed.

@@ -30,7 +30,7 @@ class Contradiction(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The declared and the inferred type and shape, in one line."""
+        """The declared and the inferred type and shape, or only the types if they differ, in one sentence."""
         before, after = (
             f"a sequence of {self._describe(one.element)}"
             if isinstance(one, AbstractSequence)
@@ -66,7 +66,7 @@ def find_contradiction(found: InferenceResult, value: ir.Value) -> Contradiction
 
 
 def declare_found(wrong: Iterable[Contradiction]) -> None:
-    """Replace the wrong declarations of values, except those of inputs, with what inference has found."""
+    """Replace the wrong declarations of values, except those of inputs, with the inferred ones, in place."""
     layers: dict[ir.Node, dict[ir.Value, AbstractValue]] = {}
     for one in wrong:
         maker = one.value.producer()

@@ -63,7 +63,8 @@ class InferenceResult:
 
     Attributes:
         values: abstract value of each value. In a function, it holds for every call.
-        splits: every split node in the order of inference; one of a function appears once per call.
+        splits: every split node in the order of inference; one of a function appears once for each call that
+            is entered. With ``as_openvino``, only those that OpenVINO rejects.
         paths: path of the graph of each value; None is the main graph.
         sizes: sizes of the model's symbols, as implied by the splits that every run executes.
         keeps_types: whether values keep types that onnx-ir cannot represent.

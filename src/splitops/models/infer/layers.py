@@ -74,9 +74,9 @@ def infer_as_openvino(split_node: SplitNode, inputs: Sequence[AbstractTensor]) -
     """Infer the parts of a split as OpenVINO does, or return None if OpenVINO's inference fails.
 
     OpenVINO keeps only the rank if the axis is unknown. For a split into equal parts, it divides both
-    ends of an interval and rounds down. On an axis of unknown size, a part with length -1 has an unknown
-    size, too. On other axes, it is empty if the other lengths exceed the size by 2 or more, and of unknown
-    size if by 1.
+    ends of an interval and rounds down. A part with length -1 has an unknown size if the size of the axis or
+    another length is unknown, or if the other lengths exceed the size by exactly 1. It is empty if they
+    exceed the size by 2 or more.
     """
     if not inputs or not (split_node.error is None or _is_accepted(split_node.error)):
         return None

@@ -28,12 +28,15 @@ def read_ints(attributes: Mapping[str, Any], name: str, count: int) -> list[int]
 
 
 def drop_elements(known: AbstractValue) -> AbstractValue:
-    """Return an abstract value without its elements, which may differ in each iteration."""
+    """Return a tensor without its elements, which may differ in each iteration. Keep other values."""
     return replace(known, elements=None) if isinstance(known, AbstractTensor) else known
 
 
 def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | None]:
-    """Return a slice of a scanned tensor and the number of slices, which is None if it is unknown."""
+    """Return a slice of a scanned tensor and the number of slices.
+
+    The number is None if the rank is unknown or the tensor does not have the axis.
+    """
     if not isinstance(value, AbstractTensor):
         return None, None
     shape = value.shape
@@ -44,7 +47,10 @@ def drop_axis(value: AbstractValue, axis: int) -> tuple[AbstractValue, Dim | Non
 
 
 def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
-    """Return the tensor that stacks the outputs ``value`` of ``count`` iterations along a new axis."""
+    """Return the tensor that stacks the outputs ``value`` of ``count`` iterations along a new axis.
+
+    Return None if they are not tensors.
+    """
     if not isinstance(value, AbstractTensor):
         return None
     shape = value.shape
@@ -55,7 +61,7 @@ def stack(value: AbstractValue, count: Dim, axis: int) -> AbstractValue:
 
 
 def widen(before: AbstractValue, after: AbstractValue) -> AbstractValue:
-    """Replace sizes that change from one iteration to the next with unknown sizes."""
+    """Return ``after`` with the sizes that differ from those in ``before`` replaced by unknown sizes."""
     if (
         isinstance(before, AbstractTensor)
         and isinstance(after, AbstractTensor)

@@ -35,7 +35,7 @@ _MAX_PASSED: Final = 64
 
 
 class NodeInference:
-    """Infers single nodes. Nodes that differ only in names are inferred once: most models repeat blocks."""
+    """Infers single nodes. onnx's results are cached for nodes that differ only in names: blocks repeat."""
 
     def __init__(self, unread: Mapping[ir.Node, Sequence[AttributeProto]]) -> None:
         self._found: dict[Hashable, tuple[AbstractValue, ...]] = {}
@@ -181,7 +181,7 @@ def _infer_types(
     """Infer the element types of the outputs of a node from its schema, without onnx's shape inference.
 
     An output has the only type that the operator allows, the type of an input with the same type variable, or
-    the type that an attribute sets.
+    the type that an attribute sets. Otherwise, its type is None.
     """
     variables: dict[str, ElementType | None] = {}
     formals = _expand_formals(schema.inputs, len(inputs))
@@ -208,7 +208,10 @@ def _infer_types(
 
 
 def _expand_formals(formals: Sequence[Any], count: int) -> list[Any]:
-    """Return the formal parameter of each of ``count`` values, or None for a value that may have any type."""
+    """Return the formal parameter of each of ``count`` values.
+
+    It is None for a heterogeneous variadic value, and for values that the operator does not have.
+    """
     last = formals[-1] if formals else None
     variadic = last is not None and last.option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     repeated = last if last is not None and variadic and last.is_homogeneous else None

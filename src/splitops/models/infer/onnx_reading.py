@@ -34,7 +34,10 @@ def to_attribute_proto(attribute: ir.Attr) -> AttributeProto:
 
 
 def infer_constant(attributes: Attributes) -> AbstractTensor | None:
-    """Infer the output of a Constant node. Return None if its value is neither a dense tensor nor numbers."""
+    """Infer the output of a Constant node.
+
+    Return None if its value is neither a dense tensor nor numbers, or if only a call of the function sets it.
+    """
     for attribute in attributes.values():
         match attribute.type:
             case _ if attribute.is_ref():

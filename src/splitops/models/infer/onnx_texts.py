@@ -55,7 +55,10 @@ def _read_texts(value: ir.Value | None) -> Value | None:
 
 
 def _evaluate(node: NodeProto, opset: int, arrays: Mapping[str, Value]) -> Sequence[Value | None]:
-    """Run a node on onnx's evaluator. Return None for outputs that are not tensors, and () if it fails."""
+    """Run a node on onnx's evaluator, and return its outputs, or () if it fails.
+
+    Outputs that are absent or not tensors are None.
+    """
     from onnx.reference import ReferenceEvaluator
 
     empty = helper.make_empty_tensor_value_info

@@ -15,7 +15,7 @@ from splitops.spec.sizes.dims import to_exact
 
 _TRACKED: Final = frozenset({"bool", "float16", "float32", "float64"})
 _FOLDED_BY_OPENVINO: Final = frozenset({"bool", "int32", "int64", "float16", "float32"})
-"""Types whose arithmetic OpenVINO folds: not float64, nor narrow integers, which may wrap or saturate."""
+"""Types for which outputs of layers are computed. Narrow integers, for example, may wrap or saturate."""
 
 
 def is_tracked(kind: ElementType | None) -> bool:
@@ -56,7 +56,11 @@ def infer_operator(
 def _fold(
     operator: Operator, operands: Operands, inputs: Sequence[AbstractValue], outputs: Sequence[AbstractTensor]
 ) -> list[AbstractTensor] | None:
-    """Compute the outputs. Return None if this fails, an input is unknown, or an output may be too large."""
+    """Compute the outputs.
+
+    Return None if this fails, an input is unknown or has a type that is not folded for layers, or an output
+    may be too large.
+    """
     for tensor in outputs:
         exact = to_exact(tensor.shape)
         if exact is None or math.prod(exact) > MAX_ELEMENTS:

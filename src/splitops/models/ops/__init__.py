@@ -1,4 +1,4 @@
-"""Operators that splitops understands, one file per operator or family.
+"""Operators other than splits that splitops understands, one file per operator or family.
 
 The tables define how ONNX and OpenVINO write an operator, and how it is inferred and folded. Inference,
 conversions in both directions, simplification and the op builders use them.
@@ -34,7 +34,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     *(TRANSPOSE, UNSQUEEZE, *ARITHMETIC_OF_SIZES, *COPYING, *ELEMENTWISE, *MATRICES, *ONNX_ONLY),
     *(*POSITIONS, *REDUCTIONS, *WINDOWS),
 )
-"""All operators that splitops understands."""
+"""All operators of this package. Splits and control flow are not among them."""
 
 BY_NODE: Final[Mapping[str, Operator]] = {
     spelling.name: operator for operator in OPERATORS for spelling in operator.onnx

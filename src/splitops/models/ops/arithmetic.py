@@ -1,6 +1,6 @@
 """Arithmetic and comparison of sizes, which are tracked even if they are only partly known.
 
-Elements of floating-point tensors are tracked only if all are known.
+Except in comparisons, elements of other types than int64 are tracked only if all are known.
 """
 
 from __future__ import annotations

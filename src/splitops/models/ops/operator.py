@@ -37,7 +37,7 @@ class Unknown(ModelError):  # noqa: N818 - the model may be valid
 
 
 class Role(Enum):
-    """A kind of operator that rewrites look for. ONNX and OpenVINO have the same kinds."""
+    """A kind of operator that rewrites look for. ONNX and OpenVINO have the same kinds, except SEQUENCE."""
 
     SPLIT = auto()
     SEQUENCE = auto()
@@ -142,7 +142,7 @@ class Attribute:
 
 @cache
 def _parse_inputs(text: str) -> tuple[tuple[str, bool, bool], ...]:
-    """Return the name of each input of a spelling, and whether it is required and repeated."""
+    """Return the name of each input of a spelling, whether it is required, and whether it is repeated."""
     return tuple((name.rstrip("?*"), name[-1] not in "?*", name[-1] == "*") for name in text.split())
 
 
@@ -155,7 +155,7 @@ class Spelling:
         inputs: names of the operands that are inputs, in order. ``?`` marks an optional one, ``*`` a repeated
             one.
         attributes: attributes, keyed by operand.
-        since: first opset or operation set with this spelling.
+        since: first opset or operation set for which this spelling is used.
         fixed: operands that nodes cannot set, with their values.
         demands: attributes that are not operands, with the default, which is their only supported value.
         versions: operation sets whose layers can be converted; None for ``since`` and all later ones.
@@ -170,10 +170,10 @@ class Spelling:
     versions: tuple[int, ...] | None = None
 
     def read(self, attributes: Mapping[str, Any], inputs: Sequence[T | None]) -> dict[str, Any]:
-        """Return the operands of a node by name: values of attributes, and inputs unchanged.
+        """Return the operands of a node by name: fixed values, values of attributes, and inputs unchanged.
 
         Raises:
-            Unknown: an input is missing or not supported, or an attribute has an unsupported value.
+            Unknown: an input or a required attribute is missing, or one of them is not supported.
         """
         operands: dict[str, Any] = dict(self.fixed)
         declared = _parse_inputs(self.inputs)
@@ -303,7 +303,7 @@ class Operands:
         return self.get_elements(name)
 
     def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
-        """Return an operand as an array: an attribute, or the elements of an input, which must be known."""
+        """Return an operand, or ``default``, as an array. The elements of an input must be known."""
         value = self._values.get(name, default)
         if not isinstance(value, AbstractTensor):
             return np.asarray(value)
@@ -333,7 +333,10 @@ class Operands:
         return integers
 
     def get_entry(self, name: str) -> Entry:
-        """Return an attribute, or the element of a one-element tensor. Return None if it is unknown."""
+        """Return an attribute, or the element of a one-element tensor.
+
+        Return None if the element is unknown or the tensor is not known to have exactly one.
+        """
         value = self[name]
         if not isinstance(value, AbstractTensor):
             return value  # type: ignore[no-any-return]  # the value of an attribute
@@ -382,7 +385,8 @@ def infer_result(
     """Return an abstract value computed from ``data``. Its type is ``kind``, or that of ``data``.
 
     ``compute`` returns the elements of the result. It is called only if those of ``data`` are tracked and the
-    result is not too large. If ``compute`` raises ValueError, the elements are not tracked.
+    result is not known to be too large. The shape is then that of these elements. If ``compute`` raises
+    ValueError, the elements are not tracked.
     """
     element_type = kind or data.type
     if data.elements is None:
@@ -408,7 +412,7 @@ class Operator:
 
     Attributes:
         onnx: spellings in ONNX, the newest first; empty if ONNX does not have the operator.
-        openvino: spellings in OpenVINO, the newest first.
+        openvino: spellings in OpenVINO, the newest first; empty if OpenVINO does not have the operator.
         role: kind of operator for rewrites, or None if no rewrite matches it.
         infer: function that infers the outputs from the operands. It may raise :class:`Unknown`.
         fold: function that computes the outputs from the operands and the arrays of all inputs. It may raise

@@ -140,7 +140,10 @@ def _infer_unique(operands: Operands) -> list[AbstractTensor]:
 
 
 def _locate(operands: Operands, indices: Any, size: Any) -> Any:
-    """Return indices as non-negative positions. Raise Unknown for indices that the operator rejects."""
+    """Return indices as non-negative positions. Raise Unknown if one is outside the axis.
+
+    Negative indices of layers raise Unknown, too.
+    """
     if ((indices < (0 if operands.of_layer else -size)) | (indices >= size)).any():
         raise Unknown("positions outside the axis, or negative ones")
     return np.where(indices < 0, indices + size, indices)

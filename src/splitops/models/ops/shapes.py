@@ -249,7 +249,8 @@ def count_range(start: Entry, limit: Entry, step: int) -> Dim:
 def clamp(size: int, bounds: slice) -> slice:
     """Return the Python slice of the positions that ``bounds`` selects in ONNX and OpenVINO.
 
-    There, a backward slice that starts before the first position selects it. In Python, that slice is empty.
+    There, a backward slice with a start before the first position starts at the first position. In Python,
+    that slice is empty.
 
     Examples:
         >>> clamp(2, slice(-3, -99, -1)), clamp(2, slice(-1, -99, -1)), clamp(2, slice(-3, 2, 1))

@@ -31,7 +31,7 @@ _EXPLICIT: Final = frozenset({"explicit", "notset"})
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The strides, dilations and total padding of a window: one number for each spatial axis."""
+    """The strides, dilations and total padding of a window on each spatial axis, and its padding mode."""
 
     strides: Sequence[int]
     dilations: Sequence[int]
@@ -52,7 +52,10 @@ class _Window:
         return cls(strides, dilations, [sum(pair) for pair in zip(begins, ends, strict=True)], auto_pad)
 
     def count(self, shape: Shape, kernel: Sequence[Dim], *, fits: bool, rounds_up: bool = False) -> list[Dim]:
-        """Return the number of window positions on each axis. It is at least 1 if ``fits`` is set."""
+        """Return the number of window positions on each axis.
+
+        With ``fits``, it is unknown if the window does not fit into the padded data. Otherwise, it may be 0.
+        """
         rows = zip(shape, kernel, self.strides, self.dilations, self.padding, strict=True)
         return [self._count_axis(*row, min_count=int(fits), rounds_up=rounds_up) for row in rows]
 

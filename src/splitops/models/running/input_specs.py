@@ -25,8 +25,8 @@ class InputSpec:
     Attributes:
         name: name of the input.
         aliases: other names that callers may use.
-        element_type: its element type, or None if it is not declared.
-        shape: its shape, or None if the rank is not declared.
+        element_type: element type of the tensor, or of the tensors in a sequence; None if it is not declared.
+        shape: shape of the tensor, or of each tensor in a sequence; None if the rank is not declared.
         kind: ``"tensor"``, ``"sequence"``, ``"optional"`` for a tensor that may be absent, or ``"other"`` for
             types that are not checked.
         required: whether callers must pass it.
@@ -43,7 +43,7 @@ class InputSpec:
 
     @property
     def static_shape(self) -> tuple[int, ...] | None:
-        """The shape, or None if a dimension is dynamic."""
+        """The shape, or None if a dimension is dynamic or the rank is not declared."""
         if self.shape is None:
             return None
         sizes = tuple(dim for dim in self.shape if isinstance(dim, int))
@@ -52,7 +52,8 @@ class InputSpec:
     def get_dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype with which to read an array that a .npy file stores with dtype ``stored``.
 
-        If .npy does not support the element type, raw or unsigned items of its size are read as its elements.
+        If .npy does not support the element type, raw or unsigned items of its size and in native byte order
+        are read as its elements.
         """
         element_type = self.element_type
         if element_type is None or element_type.bits == 0 or _has_own_npy_type(element_type):

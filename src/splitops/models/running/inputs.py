@@ -44,7 +44,8 @@ class Inputs(Generic[K]):
         are None.
 
         Raises:
-            ModelError: an input is unknown, missing, ambiguous or does not match its declaration.
+            ModelError: ``inputs`` is not a mapping, or an input is unknown, missing, ambiguous or does not
+                match its declaration.
         """
         known = self._make_key(inputs)
         if known in self._valid:

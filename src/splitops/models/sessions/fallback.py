@@ -207,9 +207,9 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 
 
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
-    """Return whether a split's 64-bit data must fit into 32 bits if the model's inputs do.
+    """Return whether a split's 64-bit data fits into 32 bits if the model's inputs do.
 
-    Each run checks the inputs.
+    Each run checks the inputs. Sizes and casts of integers count as fitting, other computed data does not.
     """
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}

@@ -162,7 +162,7 @@ class Loop(_WithBody):
     """Loop in all of its versions."""
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
-        """Run the body until the count or the condition ends the loop."""
+        """Run the body until the trip count or the condition ends the loop."""
         trip_count, condition = (*args, None, None)[:2]
         state = list(args[2:])
         trips = None if trip_count is None else int(_get_single(trip_count, "M"))
@@ -224,10 +224,13 @@ class Scan(_WithBody):
 
 
 class SequenceMap(_WithBody):
-    """SequenceMap: runs the body for each index, on the elements of all sequences at this index."""
+    """SequenceMap: runs the body for each index, on the elements of all sequences at this index.
+
+    Inputs that are tensors are passed unchanged.
+    """
 
     def repeat(self, runner: _BodyRunner, *args: Any) -> tuple[Any, ...]:
-        """Run the body on each element."""
+        """Run the body on each element of the first sequence, and return the sequences of its outputs."""
         sequence, *others = args
         mapped: list[list[Any]] = [[] for _ in self.body.output_names]
         for index, element in enumerate(sequence):

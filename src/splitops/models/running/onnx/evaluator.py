@@ -91,7 +91,7 @@ def make_model_evaluator(model: ModelProto, where: Where) -> Evaluator:
 
 
 def make_node_evaluator(node: NodeProto, opset: int) -> Evaluator:
-    """Make the evaluator of a single node, whose operator is in opset version ``opset``."""
+    """Make the evaluator of a single node. ``opset`` is the opset version of its domain."""
     model = ModelProto(ir_version=10)
     model.opset_import.add(domain=node.domain, version=opset)
     model.graph.node.append(node)
@@ -125,11 +125,11 @@ class _Step:
     needs_context: bool
     linked: bool
     constant: npt.NDArray[Any] | None
-    """The constant output, or None if the output depends on the run."""
+    """The output of a Constant that is the same in every run; otherwise None."""
 
     @classmethod
     def from_operator(cls, operator: OpRun, later: set[str]) -> _Step:
-        """Make a step. ``later`` has the values that later steps use. Those that this one uses are added."""
+        """Make a step, and add the names of its inputs and outputs to ``later``, those of the later steps."""
         linked = bool(operator.has_linked_attribute)
         value = getattr(operator, "cst", None)
         constant = value if isinstance(value, np.ndarray) and not linked else None
@@ -142,9 +142,10 @@ class _Step:
 class Evaluator(ReferenceEvaluator):
     """Evaluates a graph, subgraph or function body.
 
-    Differences from onnx's evaluator: split operators, Loop, Scan, SequenceMap and model-local functions are
-    implemented by splitops. Outputs named ``""`` are absent. Initializers are checked and read-only. Errors
-    contain the location of the node.
+    Differences from onnx's evaluator: split operators, Loop, Scan, SequenceMap, model-local functions and
+    layers of OpenVINO are implemented by splitops, which also fixes the operators in :mod:`~.legacy_ops`.
+    Outputs named ``""`` are absent. Initializers are checked and read-only. Errors contain the location of
+    the node.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Evaluator(ReferenceEvaluator):
         self.steps = [step for step in steps if step.constant is None]
 
     def _load_impl(self, node: NodeProto, input_types: Any = None) -> Callable[..., OpRun]:
-        """Return the factory of the implementation of a node. Its errors become ModelErrors."""
+        """Return the factory of a node's implementation. Its errors are SplitErrors that name the node."""
         implementation = self._call_guarded(node, self._find_implementation, node, input_types)
 
         def make(node: NodeProto, run_params: dict[str, Any]) -> OpRun:
@@ -351,7 +352,10 @@ def _format_reason(error: BaseException) -> str:
 
 
 def _bind_function(function: FunctionProto, given: Mapping[str, AttributeProto]) -> FunctionProto:
-    """Return a copy of a function with references to attributes resolved by the call or by defaults."""
+    """Return a copy of a function with references to attributes resolved by the call or by defaults.
+
+    References to attributes that neither sets are removed.
+    """
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     unknown = given.keys() - defaults.keys() - set(function.attribute)
     if unknown:

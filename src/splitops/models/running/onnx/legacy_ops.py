@@ -1,6 +1,7 @@
 """Fixes for operators that the reference evaluator of onnx runs wrongly, in old versions or on some data.
 
-onnx has separate implementations for some versions of an operator, but not for these.
+onnx has separate implementations for some versions of an operator, but not for these. Identity is replaced
+only to avoid a copy.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _has_default(one: Any, other: Any) -> bool:
 
 @cache
 def flatten_to_rows(name: str, opset: int, newest: Any) -> Any:
-    """Make the implementation ``newest`` flatten data to rows first if the operator does so at ``opset``."""
+    """Return ``newest``, or a subclass that flattens data to rows first if the operator does at ``opset``."""
     if name not in _FLATTENING or opset >= _ALONG_ONE_AXIS:
         return newest
 
@@ -85,8 +86,8 @@ SLICE_WITH_STEPS: Final = 10
 class Slice(OpRun):
     """Slice since opset 10.
 
-    With a negative step, ONNX clamps a start before the first position to the first position and returns it.
-    onnx's evaluator, which uses NumPy's slices, returns nothing.
+    With a negative step, ONNX clamps a start before the first position to the first position. NumPy's slices,
+    which onnx's evaluator uses, are then empty.
     """
 
     def _run(

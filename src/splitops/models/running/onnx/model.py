@@ -58,7 +58,7 @@ class Model:
 def read_to_run(model: AnyModel, *, allow_links: bool = False) -> tuple[ModelProto, Where]:
     """Read and check a model, and return it with its location.
 
-    Large external initializers of a model at a path are not read yet.
+    External initializers are not read yet, except small ones of a model at a path.
     """
     if isinstance(model, str | os.PathLike):
         return open_model(model, weights=False, allow_links=allow_links), make_location(model)

@@ -1,7 +1,7 @@
 """OpenVINO layers for the evaluator, as OpenVINO specifies them: splits, Gather, Convert and Reshape.
 
-Their nodes have the domain ``openvino``. Splits keep OpenVINO's rule codes and messages. Gather returns zeros
-for positions outside the axis. Reshape resolves an ambiguous -1 for empty data.
+Their nodes have the domain ``openvino``. Splits have the rules and messages of OpenVINO's operators, not of
+ONNX's. Gather returns zeros for positions outside the axis. Reshape resolves an ambiguous -1 for empty data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Gather(_Layer):
     """Gather. Before Gather-8, negative positions are outside the axis."""
 
     def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
-        """Gather the positions; return zeros for those outside the axis."""
+        """Gather the positions. Those outside the axis yield zeros, or empty strings."""
         data, positions, axes = map(np.asarray, args)
         kinds = [element_type_of(value.dtype) for value in (positions, axes)]
         if not all(kind is not None and kind.integer and not kind.packed for kind in kinds):
