@@ -58,7 +58,7 @@ def make_crash_error(operators: Collection[str], where: Where) -> EmptyTensorErr
 
 
 def check_full(model: Any, where: Where) -> None:
-    """Check that OpenVINO's shape inference finds no empty tensor in a model.
+    """Check that OpenVINO's shape inference finds no empty tensor in a model, except lists of sizes or axes.
 
     Raises:
         EmptyTensorError: it finds one.

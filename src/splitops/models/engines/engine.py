@@ -95,7 +95,7 @@ class Compiled(Protocol):
     """A program that is ready to run, any number of times and from any thread."""
 
     def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program on inputs by name, or for OpenVINO IR in the order of the model.
+        """Run the program on inputs by name, or in the order of the model if its inputs have no names.
 
         Return the outputs: arrays, or lists of arrays for sequences.
 

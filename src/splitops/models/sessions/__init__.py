@@ -243,7 +243,7 @@ class Session:
         return [*self._events, *(event for program in self._program.programs for event in program.events())]
 
     def close(self) -> None:
-        """Release the resources of the engine. The session cannot run afterwards."""
+        """Release the resources of the engine, except in a fork. The session cannot run afterwards."""
         self._closed = True
         if not self._is_forked:
             self._program.close()

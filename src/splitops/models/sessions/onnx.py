@@ -156,7 +156,11 @@ def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[
 
 
 def make_program(proto: ModelProto, outputs: tuple[str, ...], where: Where) -> Program:
-    """Make the program of a model. Large weights are not serialised: they stay in memory or in their file."""
+    """Make the program of a model.
+
+    Most large weights are not serialised: they stay in memory or in their file. Those with packed elements,
+    and those that are not stored as raw data, are.
+    """
     slim = ModelProto(ir_version=max(proto.ir_version, 8), opset_import=proto.opset_import)
     slim.functions.extend(proto.functions)
     slim.graph.name = proto.graph.name
