@@ -45,6 +45,7 @@ from splitops.models.quirks import may_be_in, may_end_a_pattern
 from splitops.models.running.iterations import MAX_ITERATIONS
 from splitops.models.sessions.dependencies import extract_split_dependencies
 from splitops.models.split_nodes import SplitNode
+from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.rules import SizeRule
 
 _ROUNDED: Final = 1 << 24
@@ -209,7 +210,8 @@ _OF_SIZES: Final = ("Shape", "ShapeOf", "Size")
 def can_fit_like_inputs(split_node: SplitNode) -> bool:
     """Return whether a split's 64-bit data fits into 32 bits if the model's inputs do.
 
-    Each run checks the inputs. Sizes and casts of integers count as fitting, other computed data does not.
+    Each run checks the inputs. Sizes and exact casts of integers count as fitting, other computed data does
+    not.
     """
     stack: list[ir.Value | None] = list(split_node.node.inputs[:1])
     seen: set[ir.Value | None] = {None}
@@ -231,12 +233,24 @@ def can_fit_like_inputs(split_node: SplitNode) -> bool:
             stack += node.inputs if node.op_type == "Concat" else node.inputs[:1]
         elif node.op_type in ("Cast", "Convert"):
             source = None if node.inputs[0] is None else find_type(node.inputs[0])
-            if source is None or not (source.integer or source.name == "bool"):
+            if source is None or not _can_cast_in_32_bits(source, find_type(value)):
                 return False
             stack += node.inputs[:1]
         elif node.op_type not in _OF_SIZES:
             return False
     return True
+
+
+def _can_cast_in_32_bits(source: ElementType, target: ElementType | None) -> bool:
+    """Return whether a cast keeps all integers of type ``source`` that fit in 32 bits.
+
+    A runtime that narrows 64-bit types casts them to int32 or float32, which is exact up to 2^24.
+    """
+    if source.name == "bool":
+        return True
+    if not source.integer or target is None:
+        return False
+    return source.name != "uint32" if target.integer else source.bits <= 16
 
 
 def can_fit_32_bits(array: npt.NDArray[Any]) -> bool:
