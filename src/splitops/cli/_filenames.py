@@ -6,7 +6,7 @@ import unicodedata
 from typing import Final
 
 _MAX_NAME: Final = 120
-"""Maximum size of a name without suffixes, in bytes. File systems limit file names to 255 bytes."""
+"""Maximum bytes of a name to which ``_``, a number or a suffix may be added. Most file systems allow 255."""
 _PORTS: Final = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"} | _PORTS)
 """Device names in lower case. Windows does not accept them as file names."""
@@ -15,8 +15,9 @@ _RESERVED: Final = frozenset({"con", "prn", "aux", "nul"} | _PORTS)
 def make_safe_names(names: list[str], suffixes: list[str]) -> list[str]:
     """Return a unique file name for each name, to which any of ``suffixes`` can be added.
 
-    Characters other than letters, digits and ``._-+`` become ``_``. If names are then equal except for case,
-    ``-2``, ``-3`` and so on is appended to all but the first.
+    Characters other than letters, digits and ``._-+`` become ``_``. Dots and hyphens at the beginning are
+    removed, long names are shortened, and device names of Windows are prefixed with ``_``. If a name is
+    already in use, with any case, ``-2``, ``-3`` and so on is appended.
 
     Examples:
         >>> make_safe_names(["../../x", "y:0", "Y:0"], [".npy"])

@@ -48,7 +48,7 @@ def _read_format(text: str) -> Format:
 def read_file(file: Path, raw: Format | None, command: str, *, allow_links: bool = False) -> Contents:
     """Read the descriptions of the tensors in a file or at a URL. ``raw`` is the format of raw bytes.
 
-    The error for a folder suggests running ``command``, a subcommand, with one of its files.
+    The error for a folder with tensor files suggests running ``command``, a subcommand, with one of them.
     """
     from splitops.files.plan_builder import read
     from splitops.files.urls import is_url
@@ -220,7 +220,7 @@ def _print_digests(digests: Iterable[tuple[Path, str]]) -> None:
 
 
 def print_end(result: Report | DryRun) -> None:
-    """Print the summary of a dry run, or the number of bytes that an earlier run had copied, if any."""
+    """Print the summary of a dry run and the existing files, or the bytes that an earlier run had copied."""
     from splitops.files import DryRun
     from splitops.files.urls import format_location
 

@@ -60,7 +60,7 @@ def rewrite_checkpoint(
     how: CliRunOptions,
     as_json: bool,
 ) -> None:
-    """Run ``fuse`` or ``unfuse`` with the plan of ``make_plan``. The others are :data:`fusion_options`."""
+    """Run ``fuse`` or ``unfuse``. The parameters after ``make_plan`` are those of :data:`fusion_options`."""
     reject_digests(how)
     check_plan(plan_)
     fuse_plan = make_plan(folder, plan_, base=base, allow_links=allow_links, strict=strict)

@@ -1,4 +1,4 @@
-"""Generated input arrays: ramps and random numbers."""
+"""Generated input arrays: ramps and random elements."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ def get_max_bytes() -> int:
 
 
 def make_ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[Any]:
-    """Return an array of 0, 1, 2, ... in row-major order.
+    """Return an array of 0, 1, 2, ... in row-major order, or of the strings "s0", "s1", "s2", ...
 
-    The numbers restart at 0 when the type would no longer represent them exactly: int8 after 127, float16
-    after 2047. float8_e8m0fnu has only powers of two; they begin with the smallest one.
+    The numbers restart at 0 so that the type represents each exactly: int8 after 127, float16 after 2047.
+    float8_e8m0fnu has only powers of two, which begin with the smallest one. nf4 gets its codes 0 to 15.
+
+    Raises:
+        ModelError: the array may not fit into memory.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES
@@ -39,7 +42,14 @@ def make_ramp(shape: tuple[int, ...], element_type: ElementType) -> npt.NDArray[
 
 
 def make_random(shape: tuple[int, ...], element_type: ElementType, seed: int) -> npt.NDArray[Any]:
-    """Return an array of random elements: integers are uniform over their type's range, floats are normal."""
+    """Return an array of random elements. Equal seeds return equal arrays.
+
+    Integers, booleans and the codes of nf4 are uniform over all values of the type. Floats and complex
+    numbers are normal, without a sign for float8_e8m0fnu. Strings are "s" and a uniform random integer.
+
+    Raises:
+        ModelError: the array may not fit into memory.
+    """
     count = _count_elements(shape, element_type)
     generator = np.random.default_rng(seed)
     name = element_type.name

@@ -1,4 +1,4 @@
-"""The ``splitops`` command: finds subcommands, and reports errors as one line and an exit code."""
+"""The ``splitops`` command: finds subcommands, and reports errors as messages and exit codes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ _SYNONYMS: Final = {
 
 
 class Command(click.Command):
-    """A command that turns errors into one line and an exit code, and shows the progress of its work."""
+    """A command that shows the progress of its work, and turns errors into messages and exit codes.
+
+    Errors of models, files and memory, and interrupts, are one line each. Usage errors suggest similar names.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_COMMAND] = list(args)
@@ -160,7 +163,7 @@ def _make_option_error(error: click.NoSuchOption) -> click.UsageError:
 
 
 def _make_error(ctx: click.Context, kind: str, word: str, known: Sequence[str]) -> click.UsageError:
-    """Return the error for an unknown command or option. It suggests the most similar one, if any."""
+    """Return the error for an unknown command or option. It suggests a synonym or the most similar one."""
     likely = next((name for name in _SYNONYMS.get(word, ()) if name in known), None)
     meant = f" Did you mean {likely!r}?" if likely else suggest(word, known)
     return click.UsageError(f"No such {kind} {escape(word, 80)!r}.{meant}", ctx)

@@ -25,7 +25,7 @@ _MAX_PROTOBUF: Final = (1 << 31) - 1
 
 
 def read_inputs(texts: Sequence[str], declared: Sequence[InputSpec]) -> dict[str, Any]:
-    """Read or generate the arrays of ``NAME=VALUE`` texts, and return them by input name.
+    """Read or generate the arrays of ``NAME=VALUE`` texts, and return them, or lists for sequences, by name.
 
     Unknown and missing names, tensors that are set twice and missing files raise a ``click.UsageError``.
     """
@@ -49,7 +49,7 @@ def read_inputs(texts: Sequence[str], declared: Sequence[InputSpec]) -> dict[str
 
 
 def describe_inputs(declared: Sequence[InputSpec]) -> str:
-    """Return the inputs of a model with their types, one line each."""
+    """Return the inputs of a model with their types, one line each, below a heading."""
     if not declared:
         return "The model has no inputs."
     lines = []

@@ -139,7 +139,10 @@ def format_command(model: Path, runtimes: Iterable[str], **options: str | bool |
 
 
 def add_weights(model: Path) -> None:
-    """Register the weight files of a model that the command reads. Check that it replaces none of them."""
+    """Register the weight files of a model that the command reads. Check that it replaces none of them.
+
+    An ONNX model is read for this only if the command has registered an existing file that it replaces.
+    """
     if is_openvino(model):
         add_path(model.with_suffix(".bin"), "the weights of MODEL")
         return
@@ -154,8 +157,8 @@ def add_weights(model: Path) -> None:
 def check_extension(model: Path, out: Path | None, *, openvino: bool, keep_data: bool = False) -> None:
     """Check the extension of ``out``, and that writing it replaces no weights of ``model``.
 
-    If ``openvino`` is set, ``out`` must be an IR. If ``out`` is ``model`` itself, its weights may be replaced
-    with it. With ``keep_data``, no weights are written.
+    If ``openvino`` is set, ``out`` must be an IR, otherwise an ONNX model. If ``out`` is ``model`` itself,
+    its weights may be replaced with it. With ``keep_data``, no weights are written.
     """
     if not keep_data and (out is None or not (out.exists() and out.samefile(model))):
         add_weights(model)

@@ -70,7 +70,7 @@ def find_element_type(text: str) -> ElementType:
 
 
 def read_ints(text: str, minimum: int | None = None) -> tuple[int, ...]:
-    """Parse a list of 64-bit integers such as ``6,4``, each at least ``minimum``. It may be empty."""
+    """Parse a list of 64-bit integers such as ``6,4``, each at least ``minimum`` if set. It may be empty."""
     try:
         integers = tuple(int(item) for item in text.split(",")) if text.strip() else ()
     except ValueError as error:
@@ -112,7 +112,13 @@ class SplitOptions:
     keepdims: bool | None = None
 
     def resolve(self) -> OperatorSchema:
-        """Return the operator version: ``--op``, or the newest one that supports the other options."""
+        """Return the operator version: ``--op`` or, without it, the newest version of an operator.
+
+        The operator is SplitToSequence for ``--chunk``, VariadicSplit if a size is -1, and Split otherwise.
+
+        Raises:
+            click.UsageError: the options contradict each other, or are too few, too small or not supported.
+        """
         for name in ("parts", "chunk"):
             value = getattr(self, name)
             if value is not None and value < 1:

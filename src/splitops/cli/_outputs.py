@@ -29,8 +29,9 @@ def write_outputs(outputs: Mapping[str, Any], model: str, target: Path) -> dict[
     """Write all outputs and ``outputs.json`` into the folder ``target``, or nothing. Return the manifest.
 
     An output ``y`` becomes ``y.npy``, the elements of a sequence ``s`` become ``s.0.npy``, ``s.1.npy`` and so
-    on. Element types that NumPy lacks are written as unsigned integers of the same width, and strings as
-    fixed-width Unicode. ``model`` is the name of the model in the manifest.
+    on, with leading zeros if there are more than ten. Absent outputs have no file. Element types that NumPy
+    lacks are written as unsigned integers of the same item size, and strings as fixed-width Unicode.
+    ``model`` is the name of the model in the manifest.
     """
     arrays = [(name, list(_iter_arrays(name, value))) for name, value in outputs.items()]
     names = [
@@ -64,7 +65,10 @@ def may_be_output(name: str) -> bool:
 
 
 def describe_outputs(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of the manifest without file names: name, kind, dtype and shape of each output."""
+    """Return the entries of the manifest without file names: name and kind of each output.
+
+    Tensors, and the elements of sequences, also have a dtype and a shape.
+    """
     described: list[dict[str, Any]] = []
     for name, value in outputs.items():
         items = [_describe_array(array) for _, array in _iter_arrays(name, value)]
@@ -78,7 +82,7 @@ def describe_outputs(outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def compute_statistics(array: Array) -> dict[str, Any]:
-    """Return the minimum and maximum of the finite elements, and the number of other elements.
+    """Return the minimum and maximum of the finite elements, and the number of other elements, if any.
 
     For booleans, only the number of true elements is returned. Strings, complex numbers and empty arrays
     have no statistics.
@@ -105,7 +109,7 @@ def compute_statistics(array: Array) -> dict[str, Any]:
 
 
 def _iter_arrays(name: str, value: Any) -> Iterator[tuple[int | None, Array]]:
-    """Yield each array of an output with its index in the sequence, or None if the output is a tensor."""
+    """Yield each array of an output with its index in a sequence. The index of a single tensor is None."""
     if value is None:
         return
     if isinstance(value, list | tuple):
@@ -139,7 +143,7 @@ def _write_array(file: BinaryIO, array: Array, name: str) -> None:
 
 
 def _make_storable(array: Array, name: str) -> Array:
-    """Return an array with a dtype that .npy represents: strings of fixed width, or unsigned integers."""
+    """Return an array whose dtype .npy can represent: itself, fixed-width strings, or unsigned integers."""
     if array.dtype.kind in "OT":
         return _make_fixed_width(array, name)
     try:

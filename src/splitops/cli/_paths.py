@@ -18,7 +18,7 @@ _PATHS: Final = "splitops.paths"
 
 
 class NewFile(click.Path):
-    """The path of a file to write. No other argument of the command may name it."""
+    """The path of a file to write. It must differ from all other paths that :func:`add_path` registers."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
@@ -72,7 +72,7 @@ def add_path(path: Path, label: str, *, written: bool = False) -> None:
 
 
 def has_file_to_replace() -> bool:
-    """Return whether the running command would replace an existing file."""
+    """Return whether a path that the running command has registered for writing exists."""
     context = click.get_current_context(silent=True)
     known: list[tuple[Path, str, bool]] = [] if context is None else context.meta.get(_PATHS, [])
     return any(is_written and os.path.lexists(path) for path, _, is_written in known)

@@ -26,7 +26,8 @@ _MAX_ROWS: Final = 20
 class Measurements:
     """Times of runs and operators in seconds.
 
-    ``simplified`` has the median times of a run before and after simplification, if they were measured.
+    ``simplified`` has the median times of a run before and after simplification, or is None if they were not
+    measured.
     """
 
     seconds: Sequence[float] = ()
@@ -58,9 +59,10 @@ def measure(
     model: Path, feeds: dict[str, Any], ready: Session, options: dict[str, Any], repeat: int | None,
     *, profile: bool, trace: Path | None,
 ) -> Measurements:  # fmt: skip
-    """Time ``repeat`` runs of the session ``ready``. On request, profile it and write a Chrome trace.
+    """Time ``repeat`` runs of the session ``ready``. On request, profile the model and write a Chrome trace.
 
-    ``options`` are those of the session. Profiling also times the simplified model.
+    ``options`` are those of the session. Another session records the profile and the trace. With ``profile``,
+    the simplified model is also timed if anything can be simplified.
     """
     from splitops.common.atomic_write import write_atomically
     from splitops.models.sessions import session

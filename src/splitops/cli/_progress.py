@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from rich import progress as rich_progress
 
 DELAY: Final = 1.0
-"""Seconds of work before the bar appears."""
+"""Minimum seconds of work before the bar appears."""
 _INTERVAL: Final = 0.1
 
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Show the progress of the block on stderr if that is a terminal."""
+    """Show the progress of the block on stderr if that is a terminal, beginning after :data:`DELAY`."""
     if not sys.stderr.isatty():
         yield
         return

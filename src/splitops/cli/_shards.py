@@ -113,7 +113,7 @@ def shard_folder(
     as_json: bool,
     like: Path | None = None,
 ) -> None:
-    """Run ``shard`` or ``reshard`` on a folder. The parameters are the options of :data:`shard_options`."""
+    """Run ``shard`` or ``reshard`` on a folder. The parameters are the options of the command."""
     from splitops.common.atomic_write import write_atomically
     from splitops.sharding import find_ranks, plan
     from splitops.sharding.explaining import HEADING, draw, make_page, make_rows

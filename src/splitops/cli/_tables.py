@@ -57,7 +57,9 @@ def _measure_column(column: Column, console: Console, options: ConsoleOptions) -
 
 
 def share_width(minima: Sequence[int], maxima: Sequence[int], room: int) -> list[int]:
-    """Return column widths whose sum is ``room``. The narrowest column grows first; among equals, the last.
+    """Return column widths between ``minima`` and ``maxima`` whose sum is ``room``, if that is possible.
+
+    The narrowest column grows first; among equals, the last.
 
     Examples:
         >>> share_width([4, 10], [20, 30], 24)

@@ -24,6 +24,8 @@ _MAX_PARTS: Final = 10_000_000
 class Split:
     """A split that a run has executed one or more times in the same way, or a split node that did not run.
 
+    A split in a branch or loop that an engine runs may also have been executed in other ways, or never.
+
     Attributes:
         plan: the executed plan, or None if splitops cannot infer it or the node did not run.
         by: engine that executed it; empty if the node did not run.
@@ -39,7 +41,7 @@ class Split:
 
 @dataclass(slots=True)
 class Trace:
-    """Counts how often each distinct split ran. ``unlisted`` counts runs of new splits once it is full."""
+    """Counts how often splitops ran each split. Once it is full, ``unlisted`` counts the runs of new ones."""
 
     counts: Counter[Split] = field(default_factory=Counter)
     unlisted: int = 0
@@ -60,7 +62,8 @@ class Trace:
     ) -> list[Split]:
         """Return the splits that splitops and ``engine`` have executed, and the nodes that did not run.
 
-        ``predicted`` are the splits that ``engine`` runs, and ``split_nodes`` are all splits of the model.
+        ``predicted`` are the splits that ``engine`` runs, or may run if they are in a branch or loop, and
+        ``split_nodes`` are all splits of the model.
         Nodes that did not run are left out if some splits are unlisted.
         """
         from splitops.models.sessions.inferred_splits import plan_split_node

@@ -166,7 +166,10 @@ def _check_folder(model: Path, out: Path | None) -> None:
 def _verify(
     model: Path, report: FixReport, inputs: Sequence[str], allow_links: bool, *, opened: bool
 ) -> list[Verification]:
-    """Verify the fixed model in its runtimes that can be run or, if none can, in all installed ones."""
+    """Verify the fixed model in those of its runtimes that are in ``VERIFIABLE``.
+
+    If there are none, use the default runtime of the model's format. Raise UsageError if it is not installed.
+    """
     from splitops.models.fix import installed_runtimes
     from splitops.models.verify import VERIFIABLE
 
@@ -181,7 +184,10 @@ def _verify(
 
 
 def _describe_other_releases(report: FixReport, checks: Sequence[Verification]) -> str:
-    """Return a sentence about target releases that the model was not verified on, or "" if there are none."""
+    """Return a sentence about the targets that the model was not verified on.
+
+    Return "" if there are none, or if nothing was verified.
+    """
     releases = {found.runtime: found.release for found in checks}
     missed = [
         label.replace("==", " ")
@@ -266,7 +272,7 @@ def _find_limited_runtimes(report: FixReport) -> set[str]:
 
 
 def _format_runtime(runtime: str) -> str:
-    """Return the name of a runtime and its requested release or, without one, the installed release."""
+    """Return the name of a runtime, with the requested release or, without one, the installed one, if any."""
     from importlib import metadata
 
     if "==" in runtime:
@@ -286,7 +292,10 @@ def _print_outcome(
     *,
     failed: bool,
 ) -> None:
-    """Print the written files, or why nothing was written. ``again`` is the command that writes the model."""
+    """Print the written files or, if nothing was written, why not or how to write the model.
+
+    ``again`` is the command that writes it.
+    """
     print_model_written(files)
     screen = make_console()
     if not report.runtimes and report.splits:

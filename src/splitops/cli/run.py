@@ -238,7 +238,7 @@ def _format_cells(item: dict[str, Any], value: Any) -> list[str]:
 
 
 def _format_values(array: np.ndarray[Any, Any]) -> str:
-    """Format the elements of a small array, or the range or the first and last element of a larger one."""
+    """Format the elements of a small array, or the statistics or the ends of a larger one."""
     from splitops.cli._outputs import compute_statistics
 
     if array.size <= _FEW:

@@ -1,4 +1,4 @@
-"""Atomic writes: either all files of a set are written completely, or none is."""
+"""Atomic writes: all files of a set are written completely or, after an error, none is."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Staged:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """Folders for the drafts of one folder's files, the final files, and the files they replace."""
+    """Folders for the drafts, the final files and the backups of replaced files of one final folder."""
 
     drafts: Path
     places: Path
@@ -78,15 +78,15 @@ class StagedFiles:
     """Writes files into hidden folders next to their final paths, and moves them there when all are complete.
 
     Existing files are replaced; links are replaced, not followed. After an error, Ctrl-C or a failed move,
-    everything is restored. Each file is moved in one step, in the order of opening, so open a file that
-    refers to others last.
+    everything is restored as far as possible: backups that cannot be moved back stay in their hidden folder.
+    Each file is moved in one step, in the order of opening, so open a file that refers to others last.
 
     Args:
-        make_folders: whether to create missing folders, and to remove them if the set fails. Otherwise a
-            missing folder is an error.
+        make_folders: whether to create missing folders, and to remove them if the set fails and they are
+            empty. Otherwise a missing folder is an error.
 
     Attributes:
-        kept: hidden folders that were kept; see :attr:`StagingFolder.retention`.
+        kept: hidden folders that were kept because of their :attr:`StagingFolder.retention`.
 
     Raises:
         ModelError: a file cannot be created, written or moved.
@@ -106,7 +106,7 @@ class StagedFiles:
         self._streamed = 0
         self._folders: list[StagingFolder] = []
         self._drafts: dict[Path, _Folder] = {}
-        """For each folder, where its drafts, its final files and the files that they replace are."""
+        """The paths for each final folder and, after ``place_new``, for its new subfolder."""
         self._appeared: list[OpenFolder] = []
         self._made: list[Path] = []
         self._unrestored: set[Path] = set()
@@ -130,7 +130,12 @@ class StagedFiles:
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
-        """Yield a new file of the set for writing. Write errors name ``path``."""
+        """Yield a new file of the set for writing.
+
+        Raises:
+            ModelError: the file cannot be created, or the block raised an OSError other than
+                BrokenPipeError. The message names ``path``.
+        """
         try:
             staged = self._stage(path)
             with staged.draft.open("xb") as file:
@@ -160,10 +165,9 @@ class StagedFiles:
         return staged.draft
 
     def place_new(self, folder: Path, names: Sequence[str]) -> Path:
-        """Add a new folder with files of the given names to the set, and return its draft path.
+        """Add a new folder with entries of the given names to the set, and return its draft path.
 
-        It is published by one move. If another process has created the folder by then, the files are moved
-        into it one by one.
+        It is published by one move. If the folder exists by then, the entries are moved into it one by one.
 
         Raises:
             ModelError: the hidden folder cannot be created.
@@ -183,7 +187,7 @@ class StagedFiles:
         """Open and lock the staging folder ``name`` in a folder. It then holds the drafts for that folder.
 
         Raises:
-            OSError: it cannot be created.
+            OSError: it cannot be created or opened.
             ModelError: see :meth:`StagingFolder.open_locked`.
         """
         return self._add(folder, lambda: StagingFolder.open_locked(make_staging_path(folder, name)))
@@ -199,7 +203,7 @@ class StagedFiles:
         return self._find_drafts(path.parent).stage(path, folder=folder)
 
     def _find_drafts(self, folder: Path) -> _Folder:
-        """Return the paths for files of a folder. Create its hidden folder if necessary."""
+        """Return the paths for the files of a folder. Create its hidden folder if necessary."""
         if folder not in self._drafts:
             staging = next((each for each in self._folders if each.path.parent == folder), None)
             if staging is None:
@@ -267,9 +271,9 @@ class StagedFiles:
             staging.retention = Retention.NEVER
 
     def _iter_moves(self) -> Iterator[_Staged]:
-        """Yield the entries to move into place: each file, and each new folder as a whole.
+        """Yield the entries to move into place: each file or folder and, as a whole, each new folder.
 
-        If another process has created such a folder since then, yield each name in it instead.
+        If a new folder already exists at its final path, yield the entries in it one by one instead.
         """
         new: dict[Path, _Folder | None] = {}
         """The paths for each new folder, keyed by its draft path; None if it is moved as one."""
@@ -293,7 +297,7 @@ class StagedFiles:
                     yield around.stage(staged.target / name, folder=(staged.draft / name).is_dir())
 
     def _reject_other_folders(self) -> None:
-        """Raise ModelError if a parent folder has been replaced by another one since the set began."""
+        """Raise ModelError if a parent folder was removed or replaced after its hidden folder was created."""
         for staging in self._folders:
             folder = staging.path.parent
             try:
@@ -309,7 +313,10 @@ class StagedFiles:
         return path
 
     def clean(self) -> None:
-        """Remove the hidden folders that are not kept. Can be called again if an open file prevents that."""
+        """Remove the hidden folders that are not kept and, if nothing was published, the created folders.
+
+        It can be called again if an open file prevents the removal.
+        """
         for staging in list(self._folders):
             if staging.root in self._unrestored:
                 staging.close()
@@ -331,7 +338,7 @@ class StagedFiles:
 
 
 def _back_up(staged: _Staged) -> None:
-    """Back up a file or folder that will be replaced. If possible, a file gets a second link and stays."""
+    """Back up a file or folder that will be replaced. If possible, a file stays and gets a second link."""
     staged.before.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(staged.place, staged.before, follow_symlinks=False)

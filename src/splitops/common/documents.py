@@ -1,4 +1,4 @@
-"""Parse untrusted JSON and TOML documents. Their size is checked first, and only valid text is accepted.
+"""Parse untrusted JSON and TOML documents, whose size and nesting are limited.
 
 Every fault is a ValueError. The readers of each kind of document add the file name and the location.
 """
@@ -20,11 +20,14 @@ MAX_RANK: Final = 64
 MAX_DEPTH: Final = 127
 """Maximum nesting of JSON, as in the reference implementation of safetensors."""
 _MAX_VALUES: Final = 1 << 23
-"""Maximum number of JSON values. A value takes at least two bytes of text, but up to 72 bytes of memory."""
+"""Maximum number of JSON values, counted as opening brackets and commas outside of strings.
+
+The three bytes ``{},`` take about 72 bytes of memory.
+"""
 _MAX_TOML: Final = 1 << 20
-"""Maximum size of a TOML document in bytes. A table of 6 bytes may need a kilobyte of memory."""
+"""Maximum size of a TOML document in bytes. A table of 6 bytes may need almost a kilobyte of memory."""
 _MAX_PARTS: Final = 16
-"""Maximum number of parts of a TOML key: tomllib's time grows with the square of it."""
+"""Maximum number of parts of a TOML key. The time of tomllib grows with the square of this number."""
 
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -35,11 +38,14 @@ _TOML_TOKENS: Final = re.compile(
     rf"""|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)""",
     re.DOTALL,
 )
-"""Matches strings and comments, whose dots do not count, and keys of one or more parts."""
+"""Matches comments, multi-line strings and, as ``key``, other strings and words, alone or joined by dots.
+
+These include values, such as 1.5, which have few parts.
+"""
 
 
 class DocumentError(ValueError):
-    """The document is valid in its format, but exceeds a limit or is ambiguous."""
+    """A document exceeds a limit, or has a duplicate key or an unpaired surrogate."""
 
 
 def parse_json(
@@ -51,13 +57,14 @@ def parse_json(
 ) -> Any:
     """Parse a JSON document in UTF-8.
 
-    Duplicate keys, NaN, infinity and unpaired surrogates are errors.
+    Duplicate keys and unpaired surrogates are errors, and so are ``NaN`` and ``Infinity`` unless ``infinite``
+    is set. A float that is too large, such as ``1e999``, becomes infinity unless ``parse_float`` is set.
 
     Args:
         content: the document.
         parse_int: as in :func:`json.loads`.
         parse_float: as in :func:`json.loads`.
-        infinite: whether to accept NaN and infinity, as Python writes them.
+        infinite: whether to accept ``NaN``, ``Infinity`` and ``-Infinity``, as Python writes them.
 
     Raises:
         ValueError: the document is not JSON.

@@ -98,7 +98,7 @@ def _is_same(value: Any, other: Any) -> bool:
 def _check_alternatives(
     value: Any, kinds: Sequence[Schema], place: str, root: Schema, *, alone: bool
 ) -> Problem | None:
-    """Return a problem if no schema in ``kinds`` matches or, with ``alone``, if several match, or None."""
+    """Return None if a schema in ``kinds`` matches (with ``alone``, exactly one), otherwise a problem."""
     meant = [kind for kind in kinds if _is_meant(value, kind, root)]
     found = [find_problem(value, kind, place, root) for kind in meant]
     fitting = found.count(None)

@@ -1,4 +1,4 @@
-"""Conversion of dataclasses to JSON values and back, and a fast kind of frozen dataclass."""
+"""Conversion of dataclasses to JSON values and back, and a substitute for frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN: Final = {str, int, float, bool, NoneType}
 def record(cls: type[_T]) -> type[_T]:
     """Make a dataclass with slots that only type checkers treat as frozen.
 
-    Creating a truly frozen object is four times as slow, and a call that is not cached creates six objects.
+    Creating a truly frozen object is several times as slow, and a call that is not cached creates several.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
@@ -69,7 +69,10 @@ def _to_json(found: Any) -> Any:
 
 
 def read_values(kind: Any, found: Mapping[str, Any]) -> Any:
-    """Make an object of the dataclass ``kind`` from valid values, such as :func:`to_json_values` returns."""
+    """Make an object of the dataclass ``kind`` from valid JSON values, keyed as in :func:`to_json_values`.
+
+    Fields that are left out get their defaults.
+    """
     return _make_reader(kind)(found)
 
 

@@ -1,4 +1,4 @@
-"""Report the progress of long work to a listener. Without one, this costs nothing.
+"""Report the progress of long work to a listener. Without one, this costs almost nothing.
 
 ::
 
@@ -37,12 +37,12 @@ class Steps:
 
 
 Listener = Callable[[Steps | None], None]
-"""Called with the progress before each step, and with None at the end of the work."""
+"""Called with each report of progress, and with None at the end of the work."""
 
 
 @dataclass(slots=True)
 class _Listening:
-    """A listener, and whether work is being reported to it. Nested work is not reported."""
+    """A listener, and whether work is being reported to it. Work inside of that work is not reported."""
 
     listener: Listener
     busy: bool = False
@@ -53,11 +53,13 @@ _LISTENING: Final[ContextVar[_Listening | None]] = ContextVar("listening", defau
 
 @contextmanager
 def report_progress_to(listener: Listener) -> Iterator[None]:
-    """Report the progress of all work in the block to a listener, but only in this context (``contextvars``).
+    """Report the progress of work in the block to a listener, but only in this context (``contextvars``).
+
+    Work inside of work that is being reported is not reported.
 
     Args:
-        listener: called with :class:`Steps` before each step, and with None when the work ends. An
-            exception that it raises stops the work.
+        listener: called with :class:`Steps` for each report, and with None when the work ends. An exception
+            that it raises stops the work.
 
     Examples:
         >>> heard = []
@@ -74,7 +76,10 @@ def report_progress_to(listener: Listener) -> Iterator[None]:
 
 
 def track(items: Iterable[_Item], what: str) -> Iterable[_Item]:
-    """Return an iterable that reports each of ``items`` as a step, or ``items`` if nothing is reported."""
+    """Return an iterable that reports each of ``items`` as a step before yielding it.
+
+    Return ``items`` itself if there is no listener or other work is being reported.
+    """
     listening = _LISTENING.get()
     return items if listening is None or listening.busy else _report_items(items, what)
 
@@ -90,7 +95,8 @@ def _report_items(items: Iterable[_Item], what: str) -> Iterator[_Item]:
 def report_progress(what: str, total: int | None, unit: str = "") -> Iterator[Callable[..., None]]:
     """Yield a function that reports progress: ``report(done, at="", of=total)``.
 
-    The arguments are the fields of :class:`Steps`; ``of`` replaces ``total``.
+    The arguments are the fields of :class:`Steps`; ``of`` replaces ``total``. The function does nothing if
+    there is no listener or other work is being reported.
 
     Examples:
         >>> heard = []

@@ -36,7 +36,10 @@ def get_exit_code(error: KeyboardInterrupt) -> int:
 
 
 def handle_ending_signals() -> None:
-    """Install :func:`interrupt` as the handler of the signals in :data:`ENDING`. For commands only."""
+    """Install :func:`interrupt` as the handler of all signals in :data:`ENDING` except an ignored SIGHUP.
+
+    For commands only. A signal whose exception Python drops, as in destructors, is sent again.
+    """
     for number in ENDING:
         if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)  # nohup ignores SIGHUP
@@ -81,7 +84,9 @@ def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
 def defer_signals() -> Iterator[None]:
     """Defer the signals that end a process until the block has finished or failed.
 
-    Does nothing outside of the main thread, which handles all signals.
+    Only the first of several signals is raised again. A second one ends a command without finishing the
+    block. Signals that are ignored, or whose handler Python did not set, are not deferred. Does nothing
+    outside of the main thread, which handles all signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -100,9 +105,9 @@ def defer_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _defer_signal(number: int, pending: list[int]) -> Iterator[None]:
-    """Append a signal to ``pending`` during the block, unless its handler must not be replaced.
+    """Append the signal ``number`` to ``pending`` during the block, unless its handler must not be replaced.
 
-    If the handler is :func:`interrupt`, :func:`exit_at_once` handles a second signal.
+    If the handler is :func:`interrupt` and another signal is pending, the process ends at once.
     """
     handler = signal.getsignal(number)
     # None is a handler of the embedding program, which Python could not restore.

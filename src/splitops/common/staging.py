@@ -1,4 +1,4 @@
-"""Staging folders: hidden folders of one user and run, for files that are not published yet."""
+"""Staging folders: hidden folders of one user for files that are not published yet."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def make_staging_path(folder: Path, name: str) -> Path:
 class OpenFolder:
     """An open folder, whose contents are reached by paths below :attr:`root`.
 
-    On Linux, these paths go through a descriptor of the folder, so they never reach a link or folder that
-    replaces it later. On systems without such paths, they contain the name of the folder. Then the parent
+    On Linux with ``/proc``, these paths go through a descriptor of the folder, so they never reach a link or
+    folder that replaces it later. On other systems, they contain the name of the folder. Then the parent
     folder must be protected from other users, as for any file.
 
     Attributes:
@@ -63,7 +63,9 @@ class OpenFolder:
     """
 
     def __init__(self, path: Path, flags: int = 0) -> None:
-        """Open a folder, which does not have to be readable, with additional ``flags`` of ``os.open``.
+        """Open a folder with additional ``flags`` of ``os.open``. On Linux, it does not have to be readable.
+
+        Systems that cannot open folders only store its path.
 
         Raises:
             OSError: the folder cannot be opened.
@@ -75,13 +77,17 @@ class OpenFolder:
         self.root = self._find_root()
 
     def read_status(self) -> os.stat_result:
-        """Return the status of the folder, as ``os.stat`` does."""
+        """Return the status of the open folder, or that of its path on systems that cannot open folders."""
         for descriptor in self._opened.values():
             return os.fstat(descriptor)
         return os.lstat(self._path)
 
     def is_at(self, path: Path) -> bool:
-        """Return whether a path leads to this folder. Always true on systems that cannot open folders."""
+        """Return whether a path leads to this folder. Without a descriptor of the folder, always return True.
+
+        Raises:
+            OSError: the path does not exist or cannot be accessed.
+        """
         return not self._opened or os.path.samestat(os.stat(path), self.read_status())
 
     def close(self) -> None:
@@ -98,11 +104,11 @@ class OpenFolder:
 
 
 class StagingFolder:
-    """A hidden folder that only this user may enter.
+    """A hidden folder that is created for this user alone (mode 700), if the file system has modes.
 
     Attributes:
         path: its path, for messages and for other processes.
-        around: its parent folder, which stays open.
+        around: its parent folder, which stays open until the folder is closed.
         root: path for access to the contents in this process; see :class:`OpenFolder`.
         existed: whether it existed before.
         retention: when to keep it if its files were not published.
@@ -139,6 +145,8 @@ class StagingFolder:
     def open_locked(cls, path: Path) -> Self:
         """Open and lock the staging folder at a path. Create it if it does not exist.
 
+        Systems without ``fcntl``, such as Windows, open the lock file without locking it.
+
         Raises:
             OSError: it cannot be created or opened.
             ModelError: another run has locked it, or it is not a folder that a run of this user has left.
@@ -164,7 +172,7 @@ class StagingFolder:
 
     @property
     def is_used(self) -> bool:
-        """Whether a run has written anything into the folder."""
+        """Whether the folder contains anything except an empty lock file."""
         return any(self._iter_content()) or bool(os.fstat(self.lock.fileno()).st_size)
 
     @property
@@ -182,10 +190,12 @@ class StagingFolder:
         return self.path / path.relative_to(self.root) if path.is_relative_to(self.root) else path
 
     def check(self) -> None:
-        """Check that the folder contains only what runs write: no links, pipes, devices or others' files.
+        """Check that the folder contains no links, pipes, sockets, devices or files of other users.
+
+        Files with several hard links are allowed only among those that are being replaced.
 
         Raises:
-            ModelError: there is anything else.
+            ModelError: it contains one.
         """
         owner = self._read_status().st_uid
         for folder, folders, files in os.walk(self.root):
@@ -213,7 +223,10 @@ class StagingFolder:
         self.lock.truncate(0)
 
     def remove(self) -> None:
-        """Remove the folder, and its lock file last, so that no other run can open it half removed."""
+        """Remove the folder as far as possible, and close it. On POSIX systems, a closed folder is kept.
+
+        The lock file is removed last, so that no other run can open a half removed folder.
+        """
         if self._is_closed and (_FOLDERS_OPEN or not self.path.exists()):
             return
         for path in self._iter_content():

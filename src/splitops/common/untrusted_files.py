@@ -47,13 +47,20 @@ def read_bounded(path: Path, *, limit: int, where: Where | None = None) -> bytes
 
 
 def read_buffer(path: Path, *, limit: int, where: Where | None = None) -> memoryview:
-    """Read a file of at most ``limit`` bytes into uninitialised memory, which is faster for large files."""
+    """Read a file as a read-only memoryview. Raise ModelError if it has more than ``limit`` bytes.
+
+    For large files, this is faster than :func:`read_bounded`, which copies the bytes.
+    """
     with open_regular(path, where) as file:
         return read_open_file(file, path, limit=limit, where=where)
 
 
 def read_open_file(file: BinaryIO, path: Path, *, limit: int, where: Where | None = None) -> memoryview:
-    """Read all of an open file of at most ``limit`` bytes. Errors name ``path``."""
+    """Read all of an open file as a read-only memoryview.
+
+    Raises:
+        ModelError: the file has more than ``limit`` bytes (the message names ``path``) or cannot be read.
+    """
     size = os.fstat(file.fileno()).st_size
     if size > limit:
         raise ModelError(
@@ -73,7 +80,7 @@ def make_location(model: object) -> Where:
 
 
 def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = None) -> memoryview:
-    """Read bytes of a file into new memory.
+    """Read bytes of a file into new memory, and return them as a read-only memoryview.
 
     A memory map would be faster, but if the file is truncated while it is mapped, accessing a missing page
     crashes the process.
@@ -96,7 +103,7 @@ def read_range(file: BinaryIO, offset: int, size: int, where: Where | None = Non
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The folder of a model. All files to which the model refers are opened through it.
+    """The folder of a model or another document. It opens the files to which that document refers.
 
     Attributes:
         path: the folder.

@@ -1,6 +1,6 @@
 """Explain a split: where each part is in memory, as data, text, SVG or an interactive HTML page.
 
-All functions depend only on a :class:`~splitops.native._types.SplitPlan`, not on arrays or terminals.
+The functions need a :class:`~splitops.native._types.SplitPlan`, but neither arrays nor a terminal.
 """
 
 from __future__ import annotations

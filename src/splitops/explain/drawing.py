@@ -28,9 +28,9 @@ def to_svg(layout: Explanation, title: str = "", width: int = 960) -> str:
 
     Args:
         layout: the parts to draw.
-        title: heading, for example the operator, as plain text.
-        width: width in pixels, at least 340. Below 600, the layout is for phones: no text is smaller than 12
-            pixels, and the table does not have the columns of bytes and blocks.
+        title: beginning of the heading, for example the operator, as plain text.
+        width: width in pixels, which should be at least 340. Below 600, the layout is for phones: no text is
+            smaller than 12 pixels, and the table does not have the columns of bytes and blocks.
 
     Returns:
         A well-formed XML document without scripts, fonts or links. If there are more than 64 parts, those in
@@ -236,7 +236,7 @@ class _Drawing:
             )
 
     def _draw_swatch(self, group: PartGroup) -> None:
-        """Draw the colours of the first parts of a group, at most four, next to each other."""
+        """Draw the colours of the first four parts of a group, or a dashed box if its parts are empty."""
         if not group.first.size:
             self.canvas.add_rect(self.margin, self.y - 11, 14, 14, PAPER, **_EMPTY)
             return
@@ -279,5 +279,5 @@ def _format_product(sizes: tuple[int, ...]) -> str:
 
 
 def _estimate_width(text: str, size: int) -> float:
-    """Return the approximate width of a text that is mostly digits. A digit is 0.58 of the font size wide."""
+    """Estimate the width of a text that is mostly digits. A digit takes about 0.58 of the font size."""
     return len(text) * size * 0.58

@@ -95,9 +95,10 @@ def make_operator_data(schema: OperatorSchema) -> dict[str, Any]:
 
 
 def make_type_data() -> dict[str, tuple[int, int]]:
-    """Map the name of each fixed-width type to its bits and to the number of elements in a group.
+    """Map the name of each fixed-width type to its bits and its group size.
 
-    The latter is 0 unless an incomplete group is stored with all its bytes.
+    The group size is the number of elements that share several bytes, if an incomplete group is stored with
+    all of these bytes, as for uint3. For all other types, it is 0.
     """
     return {name: (found.bits, _compute_group(found)) for name, found in ELEMENT_TYPES.items() if found.bits}
 

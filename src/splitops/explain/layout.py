@@ -40,13 +40,13 @@ class PartLayout:
 
     @property
     def contiguous(self) -> bool:
-        """Whether a view of the part is one contiguous block."""
+        """Whether the part is one contiguous block of the data, or empty."""
         return self.runs <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class PartGroup:
-    """Consecutive parts of equal size, which differ from ``first`` only in index and offset."""
+    """Consecutive parts of equal size, which differ only in index and offset. ``first`` is the first part."""
 
     first: PartLayout
     count: int
@@ -86,7 +86,7 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def outer(self) -> int:
-        """Product of the dimensions before the split axis: how often the parts repeat in memory."""
+        """How often the sequence of parts occurs in memory: the product of the dimensions before the axis."""
         return math.prod(self.plan.shape[: self.plan.axis])
 
     @property
@@ -106,7 +106,7 @@ class Explanation(Sequence[PartLayout]):
 
     @property
     def contiguous(self) -> bool:
-        """Whether every part is one contiguous block."""
+        """Whether every part is one contiguous block of the data, or empty."""
         return all(group.first.contiguous for group in self.groups())
 
     def __len__(self) -> int:

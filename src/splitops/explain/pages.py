@@ -19,7 +19,7 @@ def read_page_file(package: str, name: str) -> str:
 
 
 def fill(template: str, *, style: str, script: str, pictures: str = "", **texts: str) -> str:
-    """Fill a template. Its content security policy allows only its own styles and script.
+    """Fill a template, with the content security policy of :func:`make_policy`.
 
     The template has the placeholders ``$policy``, ``$style``, ``$script`` and the names of ``texts``. The
     ``texts`` are HTML: the caller must escape untrusted text in them. ``pictures`` is the style of the SVG
@@ -30,7 +30,7 @@ def fill(template: str, *, style: str, script: str, pictures: str = "", **texts:
 
 
 def make_policy(*styles: str, script: str) -> str:
-    """Return the content security policy that allows only these styles and this script."""
+    """Return a content security policy that allows only these styles, this script and ``data:`` images."""
     return _POLICY.format(" ".join(map(_hash, styles)), _hash(script))
 
 

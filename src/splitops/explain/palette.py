@@ -1,4 +1,4 @@
-"""Colours of parts that can be distinguished with any kind of colour vision (Okabe and Ito, 2008)."""
+"""Colours of parts. :data:`PALETTE` also suits people with colour blindness (Okabe and Ito, 2008)."""
 
 from __future__ import annotations
 

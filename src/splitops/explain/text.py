@@ -26,13 +26,17 @@ _CELLS = 64
 def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> list[Line]:
     """Draw the data as a grid: the split axis as columns, all dimensions before it as rows.
 
+    If there are too many parts, those in the middle share a cell.
+
     Args:
         layout: the parts to draw.
-        width: line width in characters.
+        width: line width in characters. If it is too small, the lines are longer.
         ascii_only: whether to use only ASCII characters.
 
     Returns:
-        The lines. Each cell contains the size of its part, with its offset above and its index below.
+        The lines. Each cell contains its size, with the offset above and the part's index below. An offset
+        that would touch the previous one is omitted. Without parts, the only line is "no parts: the axis has
+        size 0".
 
     Examples:
         >>> import splitops
@@ -75,9 +79,11 @@ def draw_diagram(layout: Explanation, width: int = 80, *, ascii_only: bool = Fal
 
 
 def draw_memory(layout: Explanation, width: int = 80, *, ascii_only: bool = False) -> Line:
-    """Draw the memory of the row-major data as a line, with the contiguous blocks of all parts.
+    """Draw the memory of the row-major data as a line of the parts, each with its size along the split axis.
 
-    The sequence of parts repeats if they are not contiguous. Repetitions that do not fit are drawn as dots.
+    The sequence of parts is repeated for each index of the axes before the split axis. Repetitions that do
+    not fit are drawn as dots. Empty parts are left out, and parts in the middle may share a block. For empty
+    data, the line is "empty".
     """
     *_, dots = _ASCII if ascii_only else _UNICODE
     shown = [cell for cell in _fit_cells(layout, width // 2) if cell.size]
@@ -109,7 +115,7 @@ def _draw_gutter(layout: Explanation) -> list[str]:
 
 
 def _fit_cells(layout: Explanation, room: int) -> tuple[Cell, ...]:
-    """Return as many cells as fit into ``room`` characters with their labels, but at least one if any."""
+    """Return as many cells as fit into ``room`` characters: at most 64, at least one if there are parts."""
     limit = min(len(layout), _CELLS)
     while limit > 1:
         shown = group_cells(layout, limit)
@@ -124,7 +130,7 @@ def _draw_border(corners: str, horizontal: str, widths: list[int]) -> str:
 
 
 def _draw_ruler(shown: tuple[Cell, ...], widths: list[int]) -> str:
-    """Return the line of offsets above the grid. An offset that would touch its neighbour is omitted."""
+    """Return the line of offsets above the grid. One that would touch the previous one is omitted."""
     text, at = "", 0
     for cell, width in zip(shown, widths, strict=True):
         if not text or at > len(text):
