@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Descriptors(dict[Any, int]):
-    """Open file descriptors, keyed as the caller chooses.
+    """Open file descriptors, keyed by strings or integers that the caller chooses.
 
     Between a call that returns a descriptor and the assignment of the result, a Ctrl-C would leave the
     descriptor open. Here, no Python code runs between opening and storing it, or between removing and closing
