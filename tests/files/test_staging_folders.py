@@ -7,6 +7,8 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -241,7 +243,8 @@ def test_planted_drafts_are_never_written_through(place, way, kind, name, tmp_pa
     path.parent.mkdir(exist_ok=True)
     plant(path, kind, tmp_path)
     before = tree(hidden)
-    if (kind, name) == ("hard link", "before/x.1.npy"):  # as a run that was killed leaves it
+    replaced = ("hard link", "link", "dangling link")  # as a run that was killed leaves them
+    if name == "before/x.1.npy" and kind in replaced:
         split(out, resume=True)
     else:
         with pytest.raises(
@@ -254,6 +257,53 @@ def test_planted_drafts_are_never_written_through(place, way, kind, name, tmp_pa
     assert safe(tmp_path)
     assert right(out)
     assert not hidden.exists()
+
+
+_KILLED = """
+import os, sys
+from splitops import files
+replace = os.replace
+os.replace = lambda a, b: os._exit(9) if str(b).endswith("x.1.npy") else replace(a, b)
+files.split("x.npy", "out", axis=0, num_outputs=2, overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "file of another user"])
+def test_a_killed_run_that_was_replacing_links_is_resumed(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.arange(400).reshape(20, 20))
+    kept = tmp_path / "kept"
+    if kind != "dangling link":
+        kept.write_bytes(b"kept")
+    out = tmp_path / "out"
+    out.mkdir()
+    for number in range(2):
+        path = out / f"x.{number}.npy"
+        if kind != "file of another user":
+            path.symlink_to(kept)
+        elif os.geteuid() == 0:
+            path.write_bytes(b"old")
+            os.chown(path, 12345, -1)
+        else:
+            pytest.skip("only root gives files away")
+    assert subprocess.run([sys.executable, "-c", _KILLED], check=False).returncode == 9
+    assert os.path.lexists(out / ".splitops-x.part" / "before" / "x.0.npy")
+    splitops.files.split("x.npy", "out", axis=0, num_outputs=2, overwrite=True, resume=True)
+    assert sorted(path.name for path in out.iterdir()) == ["x.0.npy", "x.1.npy"]
+    assert not any(path.is_symlink() for path in out.iterdir())
+    np.testing.assert_array_equal(np.load(out / "x.1.npy"), np.arange(200, 400).reshape(10, 20))
+    assert kind == "dangling link" or kept.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("way", ["descriptors", "names"], indirect=True)
+def test_a_link_to_a_folder_among_replaced_files_is_rejected(place, way, tmp_path):
+    out, hidden = place
+    (hidden / "before").mkdir(0o700, parents=True)
+    hidden.chmod(0o700)
+    (hidden / ".journal").touch()
+    (hidden / "before" / "sub").symlink_to(tmp_path)
+    with pytest.raises(FileError, match="'sub' in it is a link"):
+        split(out, resume=True)
 
 
 def test_a_folder_that_takes_its_place_meanwhile_is_not_written_to(place, tmp_path):

@@ -192,7 +192,8 @@ class StagingFolder:
     def check(self) -> None:
         """Check that the folder contains no links, pipes, sockets, devices or files of other users.
 
-        Files with several hard links are allowed only among those that are being replaced.
+        Among the files that are being replaced, links to files and files with several hard links or of other
+        users are allowed: they are moved or removed, but never followed or opened.
 
         Raises:
             ModelError: it contains one.
@@ -200,11 +201,14 @@ class StagingFolder:
         owner = self._read_status().st_uid
         for folder, folders, files in os.walk(self.root):
             for name in (*folders, *files):
-                found = os.lstat(os.path.join(folder, name))
-                # A file that is being replaced may have a second link, its final path.
-                own = _BEFORE not in Path(folder).relative_to(self.root).parts[:1]
-                again = own and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
-                kind = _describe(found) or ("a second name of a file" if again else "")
+                path = os.path.join(folder, name)
+                found = os.lstat(path)
+                is_file = stat.S_ISREG(found.st_mode)
+                is_link_to_file = stat.S_ISLNK(found.st_mode) and not os.path.isdir(path)
+                is_replaced = _BEFORE in Path(folder).relative_to(self.root).parts[:1]
+                if is_replaced and (is_file or is_link_to_file):
+                    continue
+                kind = "a second name of a file" if is_file and found.st_nlink > 1 else _describe(found)
                 if not kind and found.st_uid != owner:
                     kind = f"of user {found.st_uid}"
                 if kind:
