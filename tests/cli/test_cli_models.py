@@ -11,6 +11,7 @@ import pytest
 
 import splitops
 from splitops.models import engines
+from splitops.models.verify import Trial, TrialVerdict, Verification
 
 HEAD = '<ir_version: 9, opset_import: ["": 18, "local": 1]>'
 HALVES = f"{HEAD} g (float[N, 5] x) => (float[A, 5] a, float[B, 5] b) {{ a, b = Split<num_outputs = 2>(x) }}"
@@ -120,7 +121,7 @@ def test_nothing_is_written_if_the_runtime_rejects_the_result(invoke, tmp_path, 
     out = tmp_path / "new.onnx"
     done = invoke(*command, path, "--verify", "-o", out)
     assert done.exit_code == 1
-    assert "failed in its runtime" in done.output
+    assert "failed in a runtime" in done.output
     assert not out.exists()
     done = invoke(*command, path, "--verify", "-o", out, "--json")
     assert (done.exit_code, json.loads(done.output)["verified"]["trials"][0]["verdict"]) == (1, "failed")
@@ -133,3 +134,22 @@ def test_verify_of_an_ir_runs_openvino(invoke, tmp_path):
     assert (done.exit_code, "Verified on openvino" in done.output) == (0, True)
     done = invoke("simplify", tmp_path / "m.xml", "--verify")
     assert (done.exit_code, "Verified on openvino" in done.output) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "command", [("simplify",), ("convert", "--to", "onnx:13"), ("fix", "--for", "onnxruntime")]
+)
+def test_nothing_is_written_if_no_sample_could_be_compared(invoke, tmp_path, monkeypatch, command):
+    path = model(
+        tmp_path,
+        f"{HEAD} g (float[5] x) => (float[3] a, float[2] b) {{ a, b = Split<num_outputs = 2>(x) }}",
+    )
+    trial = Trial({}, TrialVerdict.UNSAMPLED, "it fails on empty tensors")
+    found = Verification("onnxruntime", "1.0", (trial,))
+    monkeypatch.setattr("splitops.models.verify.verify", lambda *arguments, **options: found)
+    out = tmp_path / "new.onnx"
+    done = invoke(*command, path, "--verify", "-o", out)
+    assert done.exit_code == 1, done.output
+    assert "Nothing was written: no sample could be compared. Set inputs with --input." in done.output
+    assert "failed in a runtime" not in done.output
+    assert not out.exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -91,8 +91,19 @@ def print_verifications(checks: Iterable[Verification]) -> None:
             out.print(escape(f"  {trial}"), style="bold red", soft_wrap=True)
 
 
-def print_failed(result: str) -> None:
-    """Print that nothing was written because ``result``, such as "the converted model", failed."""
+def print_failed(result: str, checks: Iterable[Verification], hint: str = "") -> None:
+    """Print why nothing was written: ``result``, such as "the fixed model", failed or was never compared.
+
+    ``hint`` follows if it failed.
+    """
     screen = make_console()
-    screen.print(f"Nothing was written: {result} failed in its runtime.")
-    screen.print("To see whether MODEL itself fails there: splitops check MODEL --for RUNTIME")
+    if any(found.failures for found in checks):
+        screen.print(f"Nothing was written: {result} failed in a runtime.")
+        if hint:
+            screen.print(hint)
+    else:
+        screen.print("Nothing was written: no sample could be compared. Set inputs with --input.")
+
+
+CHECK_MODEL: Final = "To see whether MODEL itself fails there: splitops check MODEL --for RUNTIME"
+"""Hint for a model that failed after a conversion or simplification."""

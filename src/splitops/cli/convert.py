@@ -26,6 +26,7 @@ from splitops.cli._models import (
     print_outcome,
 )
 from splitops.cli._verification import (
+    CHECK_MODEL,
     add_verify_options,
     check_verify_inputs,
     get_runtime,
@@ -37,6 +38,8 @@ from splitops.errors import format_list
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splitops.models.convert import Change, Conversion, ConversionTarget
     from splitops.models.verify import Verification
 
@@ -106,35 +109,35 @@ def command(
         style=style,
         allow_links=allow_links,
     )
-    check = None
+    checks: list[Verification] = []
     if verify and report.complete:
         runtime = get_runtime(report.model)
-        (check,) = verify_in([runtime], model, report.model, inputs, allow_links=allow_links)
-    failed = check is not None and not check.holds
+        checks = verify_in([runtime], model, report.model, inputs, allow_links=allow_links)
+    failed = not all(found.holds for found in checks)
     written = None if dry_run or failed else out
     if as_json:
-        print_json(_to_json(report, written, check))
+        print_json(_to_json(report, written, checks))
     else:
         _print(report)
-        print_verifications(() if check is None else (check,))
+        print_verifications(checks)
     _ = report.model  # raises if a node was rejected, so that the exit code is 1 without --out, too
     if failed:
         if not as_json:
-            print_failed("the converted model")
+            print_failed("the converted model", checks, CHECK_MODEL)
         ctx.exit(1)
     files = () if written is None else write_model(report, written)
     if not as_json and (out is not None or report.changes):
         print_outcome(out, files)
 
 
-def _to_json(report: Conversion, output: Path | None, check: Verification | None) -> dict[str, Any]:
+def _to_json(report: Conversion, output: Path | None, checks: Sequence[Verification]) -> dict[str, Any]:
     problem = report.problem
     return {
         "target": report.target,
         "complete": report.complete,
         "problem": None if problem is None else str(problem),
         "output": str(output) if output is not None and report.complete else None,
-        "verified": None if check is None else check.as_dict(),
+        "verified": next((found.as_dict() for found in checks), None),
         "changes": [change.as_dict() for change in report.changes],
     }
 

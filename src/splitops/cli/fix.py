@@ -25,7 +25,13 @@ from splitops.cli._models import (
     make_for_option,
     make_out_option,
 )
-from splitops.cli._verification import add_verify_options, check_verify_inputs, print_verifications, verify_in
+from splitops.cli._verification import (
+    add_verify_options,
+    check_verify_inputs,
+    print_failed,
+    print_verifications,
+    verify_in,
+)
 from splitops.errors import ModelError, count_of, format_list, shown_path
 from splitops.models import is_openvino
 
@@ -300,10 +306,8 @@ def _print_outcome(
     screen = make_console()
     if not report.runtimes and report.splits:
         screen.print("Only rules were checked. To check the limits of a runtime, name it with --for.")
-    if any(found.failures for found in checks):
-        screen.print("Nothing was written: the fixed model failed in a runtime.")
-    elif not all(found.holds for found in checks):
-        screen.print("Nothing was written: no sample could be compared. Set inputs with --input.")
+    if not all(found.holds for found in checks):
+        print_failed("the fixed model", checks)
     elif failed:
         splits = count_of(len(report.unfixable), "split") if report.unfixable else ""
         others = (

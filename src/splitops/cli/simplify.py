@@ -27,6 +27,7 @@ from splitops.cli._models import (
 )
 from splitops.cli._options import BYTES, suggest
 from splitops.cli._verification import (
+    CHECK_MODEL,
     add_verify_options,
     check_verify_inputs,
     get_runtime,
@@ -39,6 +40,8 @@ from splitops.errors import count_of, format_list
 from splitops.models import is_openvino
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splitops.models.check import Target
     from splitops.models.fix import FixReport
     from splitops.models.simplify import Simplification
@@ -130,21 +133,21 @@ def command(
     if fixed is not None:
         found = replace_model(found, fixed.model)
     unfixable = fixed is not None and fixed.error is not None
-    check = None
+    checks: list[Verification] = []
     if verify and not unfixable:
         runtime = get_runtime(found.model)
-        (check,) = verify_in([runtime], model, found.model, inputs, allow_links=allow_links)
-    failed = check is not None and not check.holds
+        checks = verify_in([runtime], model, found.model, inputs, allow_links=allow_links)
+    failed = not all(found.holds for found in checks)
     written = None if dry_run or failed or unfixable else out
     files = () if written is None else write_model(found, written)
     if as_json:
-        print_json(_to_json(model, written, found, fixed, check))
+        print_json(_to_json(model, written, found, fixed, checks))
     else:
         _print(found)
         _print_fixed(found, fixed)
-        print_verifications(() if check is None else (check,))
+        print_verifications(checks)
         if failed:
-            print_failed("the simplified model")
+            print_failed("the simplified model", checks, CHECK_MODEL)
         elif not unfixable and (out is not None or found.changes):
             print_outcome(out, files)
     if failed or unfixable:
@@ -172,12 +175,12 @@ def _to_json(
     out: Path | None,
     found: Simplification,
     fixed: FixReport | None,
-    check: Verification | None,
+    checks: Sequence[Verification],
 ) -> dict[str, Any]:
     return {
         "model": str(model),
         "out": None if out is None else str(out),
-        "verified": None if check is None else check.as_dict(),
+        "verified": next((found.as_dict() for found in checks), None),
         **select_json_values(found, "nodes_before", "nodes_after", "changes", "kept_for"),
         "runtimes": [] if fixed is None else list(fixed.runtimes),
         "fixed": [] if fixed is None else [split.as_dict() for split in (*fixed.rewritten, *fixed.unfixable)],

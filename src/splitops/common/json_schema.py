@@ -17,8 +17,8 @@ _TYPES: Final[Mapping[str, type]] = {
 }
 WORDS: Final = frozenset(
     {"$schema", "$defs", "$ref", "title", "description", "type", "const", "enum", "anyOf", "oneOf", "minimum"}
-    | {"properties", "required", "additionalProperties", "minProperties", "minLength", "maxLength"}
-    | {"items", "minItems", "maxItems", "uniqueItems"}
+    | {"properties", "required", "additionalProperties", "minProperties", "maxProperties", "minLength"}
+    | {"maxLength", "items", "minItems", "maxItems", "uniqueItems"}
 )
 """Keywords that :func:`find_problem` supports."""
 _SIZES: Final = (
