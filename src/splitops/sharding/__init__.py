@@ -1,6 +1,7 @@
 """Shard, merge, reshard, fuse and unfuse model checkpoints, with bounded memory.
 
-A tensor is sharded along one axis by the size rules of Split or VariadicSplit. A merge is the inverse.
+A plan shards a tensor along at most one axis, by the size rules of Split and VariadicSplit. A merge is the
+inverse.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def assemble_files(
     """Return the file plan that writes the tensor files of ``layout`` and other files into ``out``.
 
     ``written`` lists more files to write. ``homes`` lists the folders for sidecar files, and whether each
-    gets all of them or only the shared ones. In folders with only the shared ones, ``changed`` maps file
-    names to new contents.
+    gets all of them or only the shared ones. ``changed`` maps names of sidecar files to new contents, which
+    are written only into folders with the shared ones.
     """
     if out.name in ("", ".."):
         out = Path(os.path.abspath(out))

@@ -1,4 +1,4 @@
-"""The plan ``"auto"``: sharding rules derived from the configuration of a model, or the names of tensors."""
+"""The plan ``"auto"``: sharding rules derived from a model's configuration and tensor names."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def make_rank_plan(
         config: the configuration of the model.
         tensors: the part of each tensor on the first rank that has one.
         ranks: number of ranks.
-        writer: the program, which decides if the names of tensors are not those of Megatron-LM or Meta. For
-            ``"vllm"``, ``"hf"`` and ``"autotp"``, it is known how fused tensors are sharded.
+        writer: the program, which matters only if the names of tensors are not those of Megatron-LM or Meta.
+            Unless it is ``"vllm"`` or ``"hf"``, or there is only one rank, the sections of each sharded fused
+            tensor must be known.
     """
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     for known in read_table("foreign.toml")["plan"]:
@@ -96,9 +97,10 @@ def make_rank_plan(
 def _iter_named_rules(
     shapes: Mapping[str, Sequence[int]], known: Mapping[str, Any], ranks: int
 ) -> Iterator[RuleDocument]:
-    """Yield the rules of a program in ``foreign.toml``, unless no tensor has its names.
+    """Yield the rules of a program in ``foreign.toml``, or none if no two matrices have its names.
 
-    The rows of matrices ``up`` contain the inner size twice if gate and up projections are fused.
+    These are the names of ``up`` and ``down`` in a layer. If gate and up projections are fused, a matrix
+    ``up`` has twice as many rows as the inner size.
     """
     up, down = f".{known['up'].split('.')[-2]}.", f".{known['down']}."
     readers = {

@@ -1,6 +1,6 @@
 """Read checkpoints: the tensors in a model's folder, and their places in files. Files are untrusted.
 
-A folder contains ``model.safetensors``, or an index with its shards, or one ONNX model with external data.
+A folder contains a safetensors file, or an index with its shards, or one ONNX model with external data.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MAX_GAPS: Final = 64 << 20
 class WholeFile:
     """A tensor file of the unsharded checkpoint.
 
-    ``literals`` are the bytes outside of its tensors, with their offsets. Gaps of zeros are left out. The
-    files of ranks have the same safetensors ``metadata``.
+    ``literals`` are the bytes outside of its tensors, with their offsets. Gaps of zeros are left out. In the
+    layout ``hf``, the files of ranks have the same safetensors ``metadata``.
     """
 
     name: str
@@ -54,9 +54,10 @@ class Checkpoint:
             ``offset`` an offset in that file.
         sources: files that store the bytes.
         held: extents from ``sources`` to tensors, sorted by target, which is the index of a tensor. None if
-            ``sources`` are the ``files`` themselves: then ``tensors`` have the offsets.
+            ``sources`` are the ``files`` themselves: then ``tensors`` have the places of their bytes.
         others: sidecar files.
-        config: content of ``config.json``; empty if there is none.
+        config: content of ``config.json``, or the same sizes from Meta's ``params.json``; empty if there is
+            neither.
         tied: maps the name of each tensor that shares all its bytes with one of ``tensors`` to that name.
         plan: the document of the plan by which ranks were sharded, or None.
         warnings: messages, for example about files that are not copied.
@@ -156,7 +157,7 @@ def read_config(others: Sequence[SidecarFile]) -> Mapping[str, Any]:
 
 
 def _read_onnx(model: LocalFile, names: Sequence[str], *, strict: bool) -> Checkpoint:
-    """Read an ONNX model. Its external tensors are the checkpoint, and the model itself is a sidecar file.
+    """Read an ONNX model. Its external initializers are the tensors, and the model itself is a sidecar file.
 
     ``names`` lists the files in its folder among which other sidecar files are found.
     """
@@ -208,7 +209,10 @@ def _name_in(model: Path, source: Source) -> str:
 
 
 def _find_tied(tensors: Sequence[StoredTensor]) -> dict[str, str]:
-    """Map the name of each tensor that shares all its bytes with an earlier tensor to that tensor's name."""
+    """Map the names of tensors that share all their bytes to the first of these names in sorted order.
+
+    The first name itself is left out. Raise PlanError if tensors share bytes, but differ in type or shape.
+    """
     ordered = sorted((t for t in tensors if t.size), key=lambda t: (t.file, t.offset, t.name))
     tied: dict[str, str] = {}
     for before, tensor in pairwise(ordered):

@@ -54,12 +54,15 @@ class _Text(Source):
 
 
 def is_distributed(path: Path) -> bool:
-    """Return whether a path is a folder with files named as in distributed checkpoints of PyTorch."""
+    """Return whether a path is a folder with a file named as in distributed checkpoints of PyTorch."""
     return path.is_dir() and any(NAME.fullmatch(entry.name) for entry in path.iterdir())
 
 
 def reject_pickled(path: Path) -> None:
-    """Raise PlanError for a folder with pickled checkpoints of PyTorch. It explains how to convert them."""
+    """Raise PlanError for a folder with pickled .distcp files or .bin files of ranks.
+
+    The message explains how to convert them.
+    """
     names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
     name, unread = shown_path(path), "which are not read, since they could run any code"
     if any(each.endswith(".distcp") for each in names):
@@ -78,10 +81,11 @@ def reject_pickled(path: Path) -> None:
 def read_distributed(
     path: Path, *, like: Checkpoint | None = None, allow_links: bool = False, strict: bool = False
 ) -> Checkpoint:
-    """Read a distributed checkpoint. Its unsharded files are those of ``like``, or one file per part.
+    """Read a distributed checkpoint as if it had the unsharded files and the sidecar files of ``like``.
 
-    Without ``like``, the size of a tensor is the end of its last piece. If this piece is missing, only the
-    total size in an index can reveal it. ``strict`` rejects a folder with other tensor files.
+    Without ``like``, there is at most one unsharded file per part, and a tensor ends with its last piece. If
+    this piece is missing, the total size in an index may be the only sign of it. ``strict`` rejects a folder
+    with other tensor files.
     """
     folder = DataFolder(path, allow_links)
     names = sorted(entry.name for entry in path.iterdir())

@@ -42,7 +42,7 @@ class RankRow:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether each tensor is stored unsharded on one rank."""
+        """Whether each tensor is stored unsharded on one of several ranks."""
         return self.cut.axis is None and any(shard is None for shard in self.cut.shards)
 
     @property
@@ -59,7 +59,10 @@ class RankRow:
 
     @property
     def repeats(self) -> str:
-        """Text for repeated and padded elements. "2 of 6 on 2" means that 2 of 6 are on 2 ranks each."""
+        """Text for repeated and padded indices of the axis, or for replicated tensors.
+
+        "2 of 6 on 2" means that 2 of 6 indices are on several ranks each, at most on 2.
+        """
         if self.cut.axis is None:
             return "" if self.is_assigned or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
@@ -113,8 +116,9 @@ def make_rows(plan: ShardPlan) -> list[RankRow]:
 def draw(plan: ShardPlan) -> str:
     """Draw which rank stores which elements, as a self-contained SVG document.
 
-    Each :class:`RankRow` is a line with one bar per rank. A bar represents the complete axis, on which the
-    elements of the rank are coloured. Only the first 16 ranks and 200 rows are drawn.
+    Each :class:`RankRow` is a line with one bar per rank. A bar represents the complete axis or, if each
+    tensor is on one rank, the bytes of all tensors. The part of the rank is coloured. Only the first 16 ranks
+    and 200 rows are drawn.
     """
     rows = make_rows(plan)
     shown, ranks = rows[:_MAX_ROWS], min(plan.ranks, _MAX_RANKS)

@@ -32,7 +32,8 @@ class Repeated:
     Attributes:
         rule: number of the rule, from 1.
         match: first glob of the rule.
-        times: number of ranks that store each unit.
+        times: maximum number of ranks that store the same unit, for the first tensor of the rule with
+            repeated units.
     """
 
     rule: int
@@ -50,7 +51,8 @@ class Padded:
         size: number of elements along the axis.
         padded: number of elements with padding.
         pad_to: the padded size is a multiple of this number.
-        planned: whether the plan sets ``pad_to``. If not, sharding fails until the rule sets it.
+        planned: whether the plan or ``pad_for`` requires the padding. If not, sharding fails until the rule
+            sets ``pad_to``.
     """
 
     rule: int
@@ -77,7 +79,7 @@ class RankFit:
         repeats: rules whose units are stored on several ranks.
         padding: rules whose axis is padded or must be padded.
         splits_heads: numbers of the rules that split attention heads, as transformers does.
-        leaves_empty: numbers of the rules that leave some ranks without elements.
+        leaves_empty: numbers of the rules that leave some ranks without elements of a sharded axis.
     """
 
     ranks: int
@@ -151,7 +153,10 @@ def fit_ranks(matches: Matches, heads: Sequence[HeadRule], ranks: int) -> RankFi
 
 
 def _fit_kind(kind: TensorKind, ranks: int) -> tuple[Padded | None, int, bool]:
-    """Return the padding of a kind (or None), the ranks per unit, and whether some rank gets no elements."""
+    """Return the padding of a kind (or None), the largest number of ranks per unit, and whether any is empty.
+
+    Ranks without elements of a sharded axis are empty.
+    """
     axis_sharding, tensor = kind.axis_sharding, kind.tensor
     if axis_sharding is None:
         kind.check_place(ranks)
@@ -212,7 +217,10 @@ def _find_padding(kinds: Sequence[TensorKind], ranks: int) -> dict[int, list[Pad
 
 
 def make_cuts(matches: Matches, ranks: int) -> list[TensorSharding]:
-    """Return the sharding of each kind. Raise PlanError with possible numbers of ranks if there is none."""
+    """Return the sharding of each kind.
+
+    If a kind cannot be sharded, raise PlanError. The message lists numbers of ranks that work, if any.
+    """
     cuts = []
     for kind in matches.kinds:
         try:

@@ -1,4 +1,4 @@
-"""Read checkpoints that other programs have written as one set of files per rank, without a manifest.
+"""Read checkpoints of one set of files per rank without a manifest, as other programs write them.
 
 How the tensors were sharded is taken from the given plan or, without one, from file names, tensor names and
 ``config.json``. The sizes of the whole tensors are computed from the plan, ``config.json`` and the parts on
@@ -55,11 +55,15 @@ _PARTS: Final = re.compile(r"mp_rank_\d+(_\d+)+|zero_pp_rank_\d+_mp_rank_\d+_mod
 _PARAMS: Final = {"hidden_size": "dim", QUERIES: "n_heads", KEYS: "n_kv_heads", "vocab_size": "vocab_size"}
 """Keys of ``config.json``, with the corresponding keys of ``params.json`` in Meta's models."""
 _MAX_DOUBTS: Final = 20
-"""Maximum number of messages about tensors that may be missing. Others are only counted."""
+"""Maximum number of messages about tensors that may be missing or wrong. Others are only counted."""
 
 
 def find_rank_files(path: Path) -> Mapping[str, int]:
-    """Return the rank of each tensor file in a folder of ranks, keyed by name. Empty for any other path."""
+    """Return the rank of each tensor file in a folder of ranks, keyed by name. Empty for any other path.
+
+    Raise PlanError if the ranks are not only those of tensor parallelism, or if the folder of a rank is a
+    symbolic link.
+    """
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if "model.safetensors" in names or any(name.endswith(INDEX) for name in names):
         return {}
@@ -148,7 +152,7 @@ def read_foreign_ranks(
 
 
 def _count_ranks(path: Path, found: Mapping[str, int], names: Sequence[str]) -> int:
-    """Return the number of ranks, judging by the names of all files and folders. All must have files."""
+    """Return the number of ranks, judging by the names of files and folders. All ranks must have files."""
     homes = [match for name in names if (match := re.fullmatch(_FOLDER, name))]
     ranks = max([*found.values(), *(int(match[1]) for match in homes)]) + 1
     ranks = max([ranks, *(int(match[2]) for match in homes if match[2])])
@@ -168,7 +172,7 @@ def _read_parts(
 ) -> dict[str, list[StoredTensor | None]]:
     """Read the part of each tensor on each rank. ``on`` lists the ranks of each source.
 
-    ``engine_config`` is the configuration if the files are from vLLM, whose fused tensors are unfused.
+    ``engine_config`` is the configuration by which fused tensors of vLLM are unfused, or None.
     """
     parts: dict[str, list[StoredTensor | None]] = {}
     for number, (source, own_ranks) in enumerate(zip(sources, on, strict=True)):
@@ -183,7 +187,7 @@ def _read_parts(
 
 
 def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
-    """Return whether the files of ranks are numbered. Raise PlanError if a rank lacks a number."""
+    """Return whether the files of each rank are numbered. Raise PlanError if a number is missing."""
     numbers: dict[int, set[int]] = {}
     for name, rank in found.items():
         if (match := re.fullmatch(f"{_ENGINE}|{_PIECES}", name)) is not None:
@@ -197,7 +201,7 @@ def _check_numbers(path: Path, found: Mapping[str, int]) -> bool:
 
 
 def _warn(path: Path, doubts: Sequence[str], *, strict: bool) -> Sequence[str]:
-    """Return the first 20 ``doubts`` as warnings, and a count of the rest. Raise PlanError if ``strict``."""
+    """Return the first 20 ``doubts`` as warnings, and a count of the rest. If ``strict``, any is an error."""
     if doubts and strict:
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         raise PlanError(

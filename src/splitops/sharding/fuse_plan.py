@@ -52,7 +52,8 @@ class FusePlan(Runnable):
 
     Attributes:
         checkpoint: the checkpoint to read.
-        tensors: tensors of the new checkpoint, in the order of the old one. LoRA tensors come first.
+        tensors: tensors of the new checkpoint, in the order of the old ones. In an adapter, LoRA tensors come
+            first, sorted by name in each module.
         changed: for each rule that matches, its fused name, and the number of tensors before and after.
         adapter_config: the new ``adapter_config.json`` of a LoRA adapter, or None.
     """
@@ -128,9 +129,9 @@ def fuse(
         The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
 
     Raises:
-        PlanError: there are no rules for this model, the rules are malformed or do not match the shape of a
-            tensor, or a part is missing.
-        FileError: a file is missing or malformed.
+        PlanError: there are no rules for this model, the rules are malformed, match no tensor or do not match
+            the shape of a tensor, or a part is missing.
+        FileError: a tensor file is missing or malformed, or ``strict`` rejects one.
     """
     return _plan(path, plan, base, allow_links, strict, to_fused=True)
 

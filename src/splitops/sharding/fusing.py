@@ -77,7 +77,7 @@ class Fusions:
     """Applies fusion rules to tensors by name. Results are cached by rule, shape and type."""
 
     def __init__(self, rules: Sequence[FusionRule], names: Names, *, free: bool = False) -> None:
-        """Compile rules. ``names`` evaluates their expressions. ``free`` allows parts of any sizes."""
+        """Compile rules. ``names`` evaluates their expressions. ``free`` allows fusing parts of any sizes."""
         self.rules = rules
         self._names, self._free = names, free
         self._wholes = Globs(rule.fused for rule in rules)

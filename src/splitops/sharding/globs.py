@@ -45,7 +45,7 @@ class Globs:
 
 
 def _compile(glob: str) -> tuple[str, list[str]]:
-    """Return a regular expression that matches in linear time, and the names of its captures."""
+    """Return the regular expression of a glob, and the names of its captures."""
     pieces, keys = [""], list[str]()
     for token in _TOKEN.finditer(glob):
         text, name = token[0], token[1]
@@ -92,7 +92,7 @@ def _tokenise(glob: str) -> list[tuple[str, str]]:
 
 
 def fill_glob(glob: str, captures: Mapping[str, str]) -> str:
-    """Replace the wildcards of a glob with captured texts.
+    """Replace each ``*`` and each capture in braces of a glob with its captured text.
 
     Examples:
         >>> fill_glob("*.mlp.up.{leaf}", {"leaf": "weight", "*": "layers.3"})

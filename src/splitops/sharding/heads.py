@@ -30,7 +30,8 @@ _OTHER_DENSE: Final = ("intermediate", "output", "pooler", "transform", "mlp", "
 def find_heads(name: str, rank: int, axis: int) -> str:
     """Return the key of ``config.json`` with the number of heads along an axis, or "" if it has no heads.
 
-    ``name`` and ``rank`` are the name and the number of axes of the tensor.
+    ``name`` and ``rank`` are the name and the number of axes of the tensor. Any axis of a tensor that is not
+    called ``weight`` or ``bias`` may have heads, for example of a packed weight.
 
     Examples:
         >>> find_heads("layers.0.self_attn.dense.weight", 2, 1), find_heads("layers.0.mlp.dense.weight", 2, 1)
@@ -49,7 +50,7 @@ def find_heads(name: str, rank: int, axis: int) -> str:
 
 @dataclass(frozen=True)
 class HeadRule:
-    """An axis of attention heads whose sharding rule does not keep heads together, as in transformers.
+    """An axis of attention heads whose sharding rule may split heads, as in transformers.
 
     Attributes:
         kind: index of the tensors' :class:`TensorKind`.
@@ -94,7 +95,8 @@ class HeadRule:
 def find_head_rules(matches: Matches, tensors: Sequence[StoredTensor], names: Names) -> tuple[HeadRule, ...]:
     """Find the sharded axes of attention heads whose rule may split heads.
 
-    Rules that gather their outputs are left out, since attention gets complete heads from them.
+    Rules with styles other than ``colwise`` and ``rowwise`` are left out, such as those that gather their
+    outputs, from which attention gets complete heads.
     """
     axes = [-1 if kind.axis_sharding is None else kind.axis_sharding.axis for kind in matches.kinds]
     rows = zip(tensors, map(axes.__getitem__, matches.numbers.tolist()), strict=True)

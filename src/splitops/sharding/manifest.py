@@ -158,7 +158,7 @@ def read_ranks(path: Path, *, allow_links: bool = False, strict: bool = False) -
 
 
 def _open_other(folder: DataFolder, stated: Mapping[str, Any]) -> SidecarFile:
-    """Open a sidecar file of the source. Only an ONNX model, which is not shared, may be large."""
+    """Open a sidecar file of the source. Only one that is not shared, such as an ONNX model, may be large."""
     name, shared = check_file_name(stated["name"]), stated["shared"]
     source = LocalFile(f"{SOURCE}/{name}", folder)
     limit = MAX_SMALL if shared else _MAX_MODEL
@@ -184,7 +184,10 @@ def _find_warnings(
     *,
     strict: bool,
 ) -> tuple[str, ...]:
-    """Return a warning for each tensor file in the folders of the ranks that does not belong to them."""
+    """Return warnings about tensor files in the folders of the ranks that do not belong to them.
+
+    If ``strict``, raise FileError instead.
+    """
     strays = []
     for home in dict.fromkeys(("", *homes)):
         prefix = f"{home}/" if home else ""

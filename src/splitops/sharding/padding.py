@@ -67,7 +67,10 @@ class PaddedConfig:
 
 
 def iter_sizes(config: Mapping[str, Any]) -> Iterator[tuple[_Place, int]]:
-    """Yield each size in a configuration with its path. Key heads default to the number of query heads."""
+    """Yield each size in a configuration and its ``text_config``, with its path.
+
+    The number of key heads defaults to the number of query heads.
+    """
     inner = config.get("text_config")
     for place, part in (((), config), (("text_config",), inner if isinstance(inner, Mapping) else {})):
         for key, value in part.items():
@@ -120,9 +123,9 @@ def pad_sizes(
 ) -> tuple[Matches, list[str]]:
     """Pad intermediate and vocabulary sizes so that ``pad_for`` ranks get equal parts of complete units.
 
-    All tensors with a size in ``config`` are padded in the same way, including their scales and zero points,
-    and including replicated ones such as embeddings or shared experts. ``ranks`` is the number of ranks to
-    write. ``matches`` are those of :func:`separate_sizes`.
+    All tensors with the same size of ``config`` are padded in the same way, including their scales and zero
+    points, and including replicated ones such as embeddings or shared experts. ``ranks`` is the number of
+    ranks to write. ``matches`` are those of :func:`separate_sizes`.
 
     Returns:
         The new matches, and a warning for each kind that stays uneven because ``config`` lacks its size.
@@ -163,7 +166,7 @@ class _Growth:
         self.counts, self.size, self.padded, self.names = counts, size, padded, names
         self.quantised = "quantization_config" in config
         self.others = find_sizes(config, "hidden_size") if counts == "inner" else ()
-        """Lengths of other sizes: those of axes whose category does not distinguish them."""
+        """Hidden sizes if an inner size grows: an axis of such a length may not have the inner size."""
 
     def __str__(self) -> str:
         return f"from {self.size} to {self.padded}"
@@ -178,7 +181,7 @@ def _group_kinds(
 ) -> tuple[dict[tuple[str, int], list[_Member]], list[str]]:
     """Group kinds whose sharded axis consists of a size in ``config``, by its category and value.
 
-    The second result is a warning for each kind that is left uneven: ``config`` lacks its size.
+    The second result has a warning for each kind that is left uneven, as ``config`` lacks its size.
     """
     sizes, warnings = dict(iter_sizes(config)), list[str]()
     groups: dict[tuple[str, int], list[_Member]] = {}
@@ -198,7 +201,7 @@ def _group_kinds(
 def _pad_sharded(
     kind: TensorKind, own: AxisSharding, times: int, growth: _Growth, pad_to: int, ranks: int
 ) -> TensorKind:
-    """Return a kind with padded sections. Each section contains the size ``times`` times."""
+    """Return a kind with padded sections. ``times`` is how often each section contains the size."""
     fused = times > 1 and _FUSED.search(kind.tensor.name) is not None
     if fused and ranks > 1:
         what = f"{times} fused parts cannot be padded {growth}: the rule shards them as one. Set"
@@ -209,9 +212,10 @@ def _pad_sharded(
 
 
 def _pad_other(kind: TensorKind, growth: _Growth, lengths: Collection[int], *, is_sized: bool) -> TensorKind:
-    """Return a kind that is not sharded along a size, padded if it is replicated and certainly has the size.
+    """Return a kind that is not sharded along the size that grows.
 
-    ``lengths`` are those of the padded axes. Raise PlanError if the kind has the size, but is not padded.
+    It is padded if it is replicated and certainly has the size. ``lengths`` are those of the padded axes.
+    Raise PlanError if the kind has the size, but is not padded.
     """
     if kind.axis_sharding is None and not kind.rule.cuts:
         own = _pad_replicated(kind.tensor, growth)

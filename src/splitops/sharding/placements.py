@@ -81,7 +81,10 @@ class Placements:
 
     @cached_property
     def kinds(self) -> tuple[Table, list[tuple[StoredTensor, TensorSharding]]]:
-        """The index of each tensor's kind (type, shape and sharding), and the first tensor of each kind."""
+        """The index of each tensor's kind (type, shape and sharding), and the kinds.
+
+        A kind is represented by its first tensor and the sharding.
+        """
         shapes, codes = iter_field(self.tensors, "shape"), iter_field(self.tensors, "code")
         numbers, firsts = number_keys(zip(map(id, self.cuts), shapes, codes, strict=True))
         return numbers, [(self.tensors[i], self.cuts[i]) for i in firsts]
@@ -157,7 +160,7 @@ def rename(tensors: Iterable[StoredTensor], names: Iterable[str]) -> list[Stored
 
 
 def lay_out_checkpoint(checkpoint: Checkpoint) -> FileLayout:
-    """Lay out the unsharded files of a checkpoint, with their original contents."""
+    """Return the unsharded files of a checkpoint, and the extents from its tensors to their places there."""
     files = [TargetFile(file.name, file.size, file.literals) for file in checkpoint.files]
     places = locate_tensors(checkpoint.tensors)
     own = places.copy()
@@ -166,7 +169,10 @@ def lay_out_checkpoint(checkpoint: Checkpoint) -> FileLayout:
 
 
 def check_cut(cut: TensorSharding, shape: tuple[int, ...], ranks: int) -> None:
-    """Check that the distinct pieces of an untrusted sharding cover ``shape`` without gaps or overlaps."""
+    """Check that the distinct pieces of an untrusted sharding cover ``shape`` without gaps or overlaps.
+
+    The pieces on a rank must not overlap there, either.
+    """
     if len(cut.shards) != ranks or all(shard is None for shard in cut.shards):
         raise PlanError(f"a cut has {len(cut.shards)} shards for {ranks} ranks, or no shard at all")
     if cut.axis is None:

@@ -75,8 +75,8 @@ class ShardPlan(Runnable):
         rules: rule of each tensor.
         layout: name of the layout of the ranks' files.
         document: the plan document.
-        warnings: messages about files that are not copied, tensors of rank 2 or more that only the closing
-            rule replicates, padded sizes in ``config.json``, and split attention heads.
+        warnings: messages, for example about files that are not copied, tensors of rank 2 or more that only
+            the closing rule replicates, padded sizes in ``config.json``, and split attention heads.
         config: ``config.json`` of the ranks, or None if it does not change.
     """
 
@@ -99,7 +99,7 @@ class ShardPlan(Runnable):
 
     @cached_property
     def rank_bytes(self) -> tuple[int, ...]:
-        """The bytes of tensors on each rank, including padding."""
+        """The bytes of tensors on each rank, including padding and copies, which ``dcp`` does not store."""
         return self.placements.sum_rank_bytes()
 
     def plan_files(self, out: AnyPath) -> FilePlan:
@@ -142,8 +142,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Read an unsharded checkpoint, or one that is stored as a folder of ranks or a distributed checkpoint.
 
-    ``plan`` is the one by which ranks without a manifest were sharded. ``like`` is as in :func:`plan`.
-    ``strict`` rejects a folder with tensor files that do not belong to the checkpoint.
+    ``plan`` is the one by which ranks without a manifest were sharded. ``like`` and ``strict`` are as in
+    :func:`plan`.
     """
     found = Path(path)
     reject_pickled(found)
@@ -196,7 +196,8 @@ def plan(
         path: a folder with ``model.safetensors`` or an index and its shards, an ONNX model with external
             data, a folder of ranks, or a distributed checkpoint that PyTorch has written as safetensors.
         plan: a file of rules in TOML or JSON, or its content; ``"auto"`` derives rules from ``config.json``.
-            None selects the plan that is stored with the ranks or, without one, ``"auto"``.
+            None selects the plan that is stored with the ranks or, without one, ``"auto"``. Ranks without a
+            manifest are also read by these rules. For them, ``"auto"`` uses names of files and tensors, too.
         ranks: number of ranks.
         pad_for: number of ranks for which intermediate and vocabulary sizes are padded with zeros, so that
             each rank gets an equal part of complete units, such as quantised groups. With ``ranks=1``, the
@@ -204,18 +205,19 @@ def plan(
             except that of the plan.
         layout: layout of the ranks' files. None selects that of the plan or, without one, ``"hf"``.
         like: folder of an unsharded checkpoint with the same tensors. A distributed checkpoint is read as if
-            its tensors were in these files.
+            its tensors were in these files, and with the sidecar files of this folder.
         allow_links: whether links may lead out of the folder, as in the cache of a hub.
         strict: whether a tensor file in the folder that the checkpoint does not use is an error. Otherwise
-            it is not copied, and there is a warning.
+            it is not copied, and there is a warning. Likewise, tensors that may be missing or wrong in ranks
+            without a manifest are errors, or cause warnings.
 
     Returns:
         The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
 
     Raises:
-        PlanError: the checkpoint or the plan is malformed, or a tensor cannot be sharded over this number of
-            ranks. The message lists possible numbers.
-        FileError: a file is missing or malformed.
+        PlanError: the checkpoint or the plan is missing or malformed, or a tensor cannot be sharded over this
+            number of ranks. In the latter case, the message lists possible numbers, if there are any.
+        FileError: a tensor file is missing or malformed, or ``strict`` rejects one.
 
     Examples:
         >>> import pathlib, tempfile
@@ -278,13 +280,13 @@ def find_ranks(
 
     Returns:
         The result for each number: whether the plan fits, repeats units such as heads, pads, or is impossible
-        for any of the tensors. With ``pad``, it is impossible if :func:`plan` with ``pad_for`` fails. No
+        for one of the tensors. With ``pad``, it is impossible if :func:`plan` with ``pad_for`` fails. No
         padding of attention heads is suggested, as that could change the results.
 
     Raises:
-        PlanError: the checkpoint or the plan is malformed, no rule matches a tensor, or a number of ranks is
-            out of range.
-        FileError: a file is missing or malformed.
+        PlanError: the checkpoint or the plan is missing or malformed, no rule matches a tensor, or a number
+            of ranks is out of range.
+        FileError: a tensor file is missing or malformed, or ``strict`` rejects one.
 
     Examples:
         >>> import pathlib, tempfile
@@ -313,7 +315,7 @@ def _check_ranks(number: int, name: str = "ranks") -> int:
 
 
 class _Matched(NamedTuple):
-    """A checkpoint, a plan, and the matches of its rules. :func:`_find_unmatched` returns ``unnamed``."""
+    """A checkpoint, a plan, and the matches of its rules. ``unnamed`` is from :func:`_find_unmatched`."""
 
     checkpoint: Checkpoint
     document: Mapping[str, Any]
@@ -422,15 +424,17 @@ def merge(
         path: a folder of ranks with or without a manifest, or a distributed checkpoint of PyTorch.
         plan: rules by which ranks without a manifest were sharded, as in :func:`plan`. None and ``"auto"``
             select those of the program that wrote the ranks.
-        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into one file per part, and
-            ranks without a manifest into files of at most 5 GiB.
+        like: as in :func:`plan`. Without it, a distributed checkpoint is merged into at most one file per
+            part. Ranks without a manifest are merged into files with at most 5 GiB of tensors, or a single
+            larger one.
         allow_links: as in :func:`plan`.
         strict: as in :func:`plan`.
 
     Raises:
         PlanError: the manifest is malformed, a rank is missing or from another run, pieces of a tensor are
-            missing or overlap, or sizes do not match ``config.json``.
-        FileError: a file cannot be read.
+            missing or overlap, sizes do not match ``config.json``, or ``plan`` is set although the folder has
+            a manifest or is a distributed checkpoint.
+        FileError: a file cannot be read, or ``strict`` rejects one.
     """
     check_ranks(path)
     if plan is not None and (has_manifest(Path(path)) or is_distributed(Path(path))):
@@ -440,7 +444,7 @@ def merge(
 
 
 def check_ranks(path: AnyPath) -> None:
-    """Check that a path is a folder of ranks. If not, the PlanError suggests another command."""
+    """Check that a path is a folder of ranks. If not, the PlanError suggests what to do."""
     reject_pickled(Path(path))
     if not is_rank_folder(Path(path)):
         usage = f"To shard a checkpoint, use splitops shard {path} ... To merge the parts of a tensor, name "
@@ -455,5 +459,5 @@ def check_ranks(path: AnyPath) -> None:
 
 
 def is_rank_folder(path: Path) -> bool:
-    """Return whether a path is a sharded checkpoint: a folder of rank files, or one of PyTorch."""
+    """Return whether a path is a sharded checkpoint: a folder of ranks, or a distributed one of PyTorch."""
     return has_manifest(path) or is_distributed(path) or bool(find_rank_files(path))

@@ -1,8 +1,8 @@
 """Sharding rules for the tensors of quantised modules, by quantisation method.
 
-Weights, zero points and scales are sharded at the same elements, never inside of a packed word, a group or a
-block. Omitted numbers of bits and group sizes are never guessed. ``tables/quantised.toml`` has the kinds of
-storage.
+Weights are never split inside of a packed word or a block, nor inside of a group unless every rank stores all
+scales. Zero points and scales are sharded at the same elements as weights, or replicated. Omitted numbers of
+bits and group sizes are never guessed. ``tables/quantised.toml`` has the kinds of storage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SINGLE: Final = (
     *("weight_shape", "weight_scale_2", "weight_global_scale", "input_global_scale", "input_scale"),
     *("input_zero_point", "output_scale", "k_scale", "v_scale"),
 )
-"""Names of the tensors that apply to the complete weight of a module, so that every rank needs them."""
+"""Names of the tensors that apply to a complete module, so that every rank needs them."""
 
 
 def iter_module_rules(

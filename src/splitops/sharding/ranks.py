@@ -37,7 +37,7 @@ class RankTensor(LazyTensor):
         self._mapped = mapped
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Return a read-only view of the mapped file.
+        """Return a read-only view of the mapped file, or a new array if there are no elements.
 
         Raises:
             FileError: NumPy has no dtype for the elements.
@@ -56,7 +56,7 @@ class RankTensor(LazyTensor):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def torch(self) -> Any:
-        """Return a ``torch.Tensor`` backed by the mapped file.
+        """Return a ``torch.Tensor`` backed by the mapped file, or a new one if there are no elements.
 
         Writing to it changes the memory, but not the file.
 

@@ -97,7 +97,7 @@ class Roles:
             },  # 2 with a gate
             KEYS: {n * size for n in key_heads for size in each},
         }
-        """The sizes that the outputs of attention may have, by the key of ``config.json`` for their heads."""
+        """The sizes that an axis of heads may have, by the key of ``config.json`` for the number of heads."""
         self._known: dict[str, set[int]] = {
             "hidden": find_sizes(config, "hidden_size"),
             "vocabulary": find_sizes(config, "vocab_size"),

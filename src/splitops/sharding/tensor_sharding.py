@@ -1,7 +1,8 @@
 """How tensors are sharded over ranks: data types, and the arithmetic that divides an axis.
 
-An axis is divided over N ranks by the rule of Split-18 with ``num_outputs`` = N, like ``torch.chunk``. Fused
-sections of an axis are separated by the rule of VariadicSplit.
+An axis is divided over N ranks by the rule of Split-18 with ``num_outputs`` = N, like ``torch.chunk``, but
+with empty parts instead of fewer ones. Units may repeat on several ranks. Fused sections of an axis are
+separated by the rule of VariadicSplit.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class RanksError(PlanError):
 
     Attributes:
         what: message without the possible numbers of ranks.
-        good: numbers of ranks over which the axis can be sharded.
-        length: number of elements that these ranks share; 0 if units repeat.
+        good: numbers of ranks, not necessarily all, that keep the units of the same section complete.
+        length: number of elements in this section, which these ranks share; 0 if units repeat.
     """
 
     def __init__(self, what: str, good: Sequence[int], length: int = 0) -> None:
@@ -37,7 +38,7 @@ class RanksError(PlanError):
 
 
 def format_possible_ranks(good: Sequence[int], length: int = 0) -> str:
-    """Format the possible numbers of ranks as advice. Given ``length``, add the number of elements on each.
+    """Format possible numbers of ranks as advice. Given ``length``, add the largest part for each number.
 
     Examples:
         >>> format_possible_ranks([1, 2], 8)
@@ -130,7 +131,7 @@ def assign_to_rank(index: int, count: int, ranks: int) -> TensorSharding:
 class AxisSharding:
     """The rule by which an axis is sharded, as documented in ``plan.schema.json``.
 
-    All numbers count elements, and each index of the axis holds ``pack`` of them. There is one section if
+    All sizes count elements, and each index of the axis holds ``pack`` of them. There is one section if
     ``sections`` is None. ``replicate`` has the indices of sections whose units repeat if there are more ranks
     than units. Each section is padded to a multiple of ``pad_to``; 0 means no padding.
     """
@@ -215,6 +216,8 @@ def _divide_section(
 
 def find_possible_ranks(length: int, unit: int) -> list[int]:
     """Return the numbers of ranks over which a length can be divided without splitting a unit.
+
+    They do not exceed the number of units or 4096.
 
     Examples:
         >>> find_possible_ranks(32, 8)

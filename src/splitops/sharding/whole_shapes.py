@@ -21,7 +21,7 @@ from splitops.sharding.roles import Roles
 from splitops.sharding.tensor_sharding import AxisSharding, Piece, Shard, TensorSharding, shard_axis
 
 _SAMPLE: Final = 4096
-"""Number of bytes by which parts are compared that may be copies of each other."""
+"""Maximum number of bytes to compare at the beginning of parts that may be copies of each other."""
 Parts = Sequence[StoredTensor | None]
 """The part of a tensor on each rank. It is None if the rank does not have the tensor."""
 _Solved = tuple[tuple[int, ...], TensorSharding]
@@ -66,7 +66,10 @@ class ShapeSolver:
             raise PlanError(f"{first.label}, {rule.label_for(first.name)}: {error}") from error
 
     def check_copies(self, sources: Sequence[Source]) -> None:
-        """Reject tensors whose parts on ranks 0 and 1 begin with the same data: they may be copies."""
+        """Reject tensors of unknown size whose parts on ranks 0 and 1 begin with the same data.
+
+        They may be copies. Data that only repeats one element does not count.
+        """
         for one, other in (parts[:2] for parts in self._unknown):
             if one is None or other is None or not 0 < one.size == other.size:
                 continue

@@ -14,12 +14,11 @@ LAYOUTS: Final = ("hf", "dcp", "vllm")
 
 
 class CheckpointLayout(NamedTuple):
-    """The functions of a layout. Manifests do not store offsets in the files of ranks, so readers lay
-    these files out again.
+    """The functions of a layout. Writers and readers of ranks lay out their files with them.
 
     ``list_sidecar_folders`` returns the folders for sidecar files, given the number of ranks; ``""`` is the
-    common folder.
-    ``iter_files`` yields one file at a time, so that a reader can stop at the first missing one.
+    common folder. ``iter_files`` yields one file at a time, so that a reader can stop at the first missing
+    one. Manifests do not store offsets in the files of ranks, so readers compute them again.
     """
 
     name: str

@@ -78,7 +78,7 @@ def _find_members(placements: Placements, cuts: Collection[int]) -> list[Table]:
 
 
 def _isolate_pieces(cut: TensorSharding) -> list[tuple[int, int, TensorSharding, int]]:
-    """Return, for each piece, its first rank, its turn on it, the sharding of it alone, and its offset."""
+    """Return, for each piece, its first rank, its number there, its own sharding, and its offset."""
     found: list[tuple[int, int, TensorSharding, int]] = []
     turns: dict[int, int] = {}
     for rank, piece in cut.holders or ((0, None),):  # an empty tensor has no pieces

@@ -1,4 +1,7 @@
-"""``hf``: one folder per rank, with safetensors files and an index. Files and tensors keep their names."""
+"""``hf``: one folder per rank, with safetensors files. Tensors keep their names, and so do safetensors files.
+
+A folder has an index unless all its tensors are in ``model.safetensors``.
+"""
 
 from __future__ import annotations
 

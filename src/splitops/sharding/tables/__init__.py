@@ -1,4 +1,4 @@
-"""Tables of sharding plans (of transformers and vLLM) and of rules for fused tensors, by model type.
+"""Tables of sharding plans (of transformers and vLLM) and of rules for fused tensors, by type of model.
 
 ``python -m dev.tools.transformers_plans`` generates ``transformers.json`` from an installed transformers,
 which splitops itself does not import.
@@ -19,7 +19,7 @@ _GPT_OSS: Final = {
     "model.layers.*.mlp.experts.*_proj*": "grouped_gemm",
     "lm_head.*": "colwise_gather_output",
 }
-"""``GptOssConfig.base_model_ep_plan``, extended to the MXFP4 tensors ``_blocks`` and ``_scales``."""
+"""The expert-parallel plan of ``GptOssConfig``, extended to MXFP4 tensors, and the style of ``lm_head``."""
 
 
 @cache

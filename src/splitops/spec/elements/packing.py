@@ -1,6 +1,6 @@
 """Packing of elements that are smaller than a byte, as ONNX and OpenVINO store them.
 
-Arrays have one element per item (``ElementType.numpy``). Files store several elements in a byte:
+Arrays have one element per item (``ElementType.numpy``). Files pack the elements:
 
 - 2-bit and 4-bit types (u2, u4, i4, nf4, f4e2m1 in OpenVINO; uint2, int2, uint4, int4, float4e2m1 in ONNX):
   the first element in the low bits of the first byte. Both dialects agree.

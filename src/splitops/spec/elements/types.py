@@ -1,7 +1,4 @@
-"""Table of element types, with their names in ONNX, OpenVINO and NumPy, and lookups by these names.
-
-The names and widths of types are defined only here.
-"""
+"""Table of element types, with their names in ONNX, OpenVINO and NumPy, and lookups in it."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ class ElementType:
         openvino: ``element_type`` in OpenVINO IR, or None if OpenVINO lacks the type.
         precision: upper-case ``precision`` of a port in OpenVINO IR, or None.
         integer: whether it is an integer type.
-        storage: NumPy dtype of arrays of codes, if NumPy and ml_dtypes lack the element type; otherwise
-            None.
+        storage: name of the NumPy dtype of arrays of codes, if NumPy and ml_dtypes lack the element type;
+            otherwise None.
     """
 
     TEXT: ClassVar = True

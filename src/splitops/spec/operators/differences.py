@@ -24,8 +24,8 @@ class VersionChange:
     Attributes:
         kind: ``"attribute"``, ``"input"``, ``"output"``, ``"type"`` or ``"rule"``.
         name: name of the attribute, input, output or type, or the subject of the rule.
-        before: old value, or None if it was added.
-        after: new value, or None if it was removed.
+        before: old value, or None if there was none.
+        after: new value, or None if there is none.
         text: the change as text.
     """
 
@@ -41,7 +41,7 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All changes between two versions, in the order attributes, inputs, outputs, types, rules."""
+    """The changes between two versions, in the order attributes, inputs, outputs, types, rules."""
 
     old: OperatorSchema
     new: OperatorSchema
@@ -79,7 +79,7 @@ _RULES = {
 
 
 def compare(old: OperatorSchema, new: OperatorSchema) -> Difference:
-    """Return all changes from the version ``old`` to the version ``new`` of an operator."""
+    """Return the changes from the version ``old`` to the version ``new`` of an operator."""
     changes = (
         *_compare_named("attribute", old.attributes, new.attributes),
         *_compare_named("input", old.inputs, new.inputs),

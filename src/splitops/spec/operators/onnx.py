@@ -1,6 +1,6 @@
 """Schemas of ONNX: Split 1, 2, 11, 13, 18 and SplitToSequence 11, 24.
 
-Each schema sets only the changes from the previous version. A test compares all of them with ``onnx.defs``.
+Each later version sets only the changes from an earlier one. A test compares all of them with ``onnx.defs``.
 """
 
 from __future__ import annotations

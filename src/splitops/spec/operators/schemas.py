@@ -19,7 +19,7 @@ class AttributeType(StrEnum):
 
 
 class Option(StrEnum):
-    """Whether an input or output occurs once, at most once, or any number of times."""
+    """Whether an input or output occurs once, at most once, or a variable number of times."""
 
     SINGLE = "Single"
     OPTIONAL = "Optional"
@@ -54,7 +54,7 @@ class Parameter:
         type: name of a type constraint, or a type such as ``"tensor(int64)"``.
         option: single, optional or variadic.
         ranks: permitted ranks, or None for any rank.
-        minimum: minimum of each integer, or None if the operator has none.
+        minimum: minimum of each element, or None if the operator has none.
         differentiable: whether ONNX declares it differentiable; None if ONNX declares nothing.
     """
 
@@ -74,7 +74,7 @@ class TypeConstraint:
         name: type name, for example ``"T"``.
         types: permitted element types.
         sequence: whether the type is a sequence of such tensors.
-        description: description in the published schema, against which a test compares it.
+        description: description in the published schema or specification.
     """
 
     name: str
@@ -145,7 +145,7 @@ class OperatorSchema:
         lengths: places where a node may set a list of lengths. It may use only one of them.
         lengths_rule: size rule of a list of lengths.
         scalar_rule: size rule of a scalar instead of a list, or None if a scalar is an error.
-        count: where a node without lengths sets the number of parts.
+        count: where a node without lengths sets the number of parts, or None if it cannot.
         count_rule: size rule of the number of parts.
         default_chunk: chunk size of a node that sets neither; None if it must set one of them.
         exclusive: whether lengths and the number of parts exclude each other.

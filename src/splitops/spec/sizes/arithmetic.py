@@ -1,7 +1,7 @@
 """Arithmetic of the size rules: the number and sizes of parts of an axis.
 
 Execution, inference, checks and conversions all use this module. It computes with exact Python integers, in
-time proportional to the number of requested parts, not to sizes.
+time that depends on the number of parts, not on their sizes.
 """
 
 from __future__ import annotations

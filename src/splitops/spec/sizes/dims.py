@@ -97,7 +97,9 @@ def require_integer(
 
 
 def to_entries(value: Any) -> tuple[Any, ...] | None:
-    """Return the entries of a sequence or an array, or None for any other value, including strings.
+    """Return the entries of a sequence or an array, or None for any other value.
+
+    Strings and arrays of rank 0 have no entries here.
 
     Examples:
         >>> to_entries([2, "N"]), to_entries("N"), to_entries(np.array(2))

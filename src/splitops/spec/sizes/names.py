@@ -13,7 +13,10 @@ from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 200
-"""Maximum length of an expression. Longer results are None, and the size becomes an unnamed range."""
+"""Maximum length of an expression. A longer result is None, and the size becomes an unnamed range.
+
+A single symbol may be longer.
+"""
 
 _ROUNDED: Final = re.compile(r"(ceil|floor)\((.+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
@@ -66,7 +69,8 @@ def divide(name: str | int, divisor: int) -> str | int | None:
 def divide_up(name: str | int, divisor: int) -> str | int | None:
     """Return the quotient of a size, rounded up; see :func:`add`.
 
-    Multiples of the divisor are divided separately: only the rest remains inside ``ceil(...)``.
+    Multiples of the divisor are divided separately: only the rest remains inside ``ceil(...)`` or
+    ``floor(...)``.
 
     Examples:
         >>> divide_up("N", 2), divide_up("4*N", 2), divide_up("N + 3", 2)
@@ -157,7 +161,7 @@ def _get_operand(match: re.Match[str]) -> str:
 
 
 def _parse(name: str | int) -> Sum:
-    """Parse an expression in canonical form. Any other text is one symbol."""
+    """Parse a sum of terms with spaces around its signs. Any other text is one symbol."""
     if isinstance(name, int):
         return {"": Fraction(name)}
     if len(name) > MAX_LENGTH:
@@ -182,7 +186,7 @@ _parse_cached = lru_cache(maxsize=4096)(_parse)
 
 
 def _tokenise(text: str) -> list[str]:
-    """Split an expression at spaces outside of parentheses. A text that is not a sum is one token."""
+    """Split an expression at spaces outside of parentheses. Return one token if their number is even."""
     tokens = [""]
     for character in text:
         if character == " " and tokens[-1].count("(") == tokens[-1].count(")"):

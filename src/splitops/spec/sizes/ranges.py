@@ -1,7 +1,7 @@
 """Bounds of part sizes and counts over ranges of axis sizes.
 
 The rules of :mod:`splitops.spec.sizes.arithmetic` are evaluated only at axis sizes at which an extreme value
-can occur: at the ends of the range, and at the ends of the periods in which part sizes grow monotonically.
+can occur: at the ends of the range, and at nearby ends of the periods in which part sizes never shrink.
 """
 
 from __future__ import annotations
