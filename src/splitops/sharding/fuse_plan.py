@@ -126,7 +126,7 @@ def fuse(
         strict: as in :func:`plan`.
 
     Returns:
-        The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
+        The plan. ``dry_run(out)`` returns its amount of work, and ``run(out)`` writes the files.
 
     Raises:
         PlanError: there are no rules for this model, the rules are malformed, match no tensor or do not match

@@ -70,7 +70,7 @@ def copy_extents(
 class Placements:
     """The unsharded files and tensors of a checkpoint, and the sharding of each tensor.
 
-    With a ``group_size`` (of GPTQ), padded rows in ``g_idx`` form new groups. All other padding is zeros.
+    With a ``group_size`` (of GPTQ), padded rows in ``g_idx`` continue the groups. All other padding is zeros.
     """
 
     ranks: int

@@ -48,7 +48,11 @@ class Runnable:
         raise NotImplementedError
 
     def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
-        """Return the files and sizes that :meth:`run` would write, without writing them."""
+        """Return the amount of work of :meth:`run`, without writing anything.
+
+        ``memory`` is an option of :meth:`run`. The only entry of ``files`` is the folder, with the size 0.
+        The plan of :meth:`plan_files` lists the files in it as ``targets``.
+        """
         return self.plan_files(out).dry_run(memory=memory)
 
     def run(self, out: AnyPath, **options: Unpack[RunOptions]) -> Report:
@@ -212,7 +216,7 @@ def plan(
             without a manifest are errors, or cause warnings.
 
     Returns:
-        The plan. ``dry_run(out)`` returns its files, and ``run(out)`` writes them.
+        The plan. ``dry_run(out)`` returns its amount of work, and ``run(out)`` writes the files.
 
     Raises:
         PlanError: the checkpoint or the plan is missing or malformed, or a tensor cannot be sharded over this

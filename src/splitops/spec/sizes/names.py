@@ -186,7 +186,7 @@ _parse_cached = lru_cache(maxsize=4096)(_parse)
 
 
 def _tokenise(text: str) -> list[str]:
-    """Split an expression at spaces outside of parentheses. Return one token if their number is even."""
+    """Split an expression at spaces outside of parentheses, or return one token if their number is even."""
     tokens = [""]
     for character in text:
         if character == " " and tokens[-1].count("(") == tokens[-1].count(")"):
@@ -219,7 +219,7 @@ def _format(terms: Sum) -> str | int | None:
     Return None if it is too long, ambiguous, or a constant that is not an integer.
     """
     constant = terms.get("", Fraction(0))
-    # Positive terms come first, so that an expression does not begin with a sign.
+    # Positive terms come first, so that an expression rarely begins with a sign.
     named = sorted((c < 0, atom, c) for atom, c in terms.items() if atom and c)
     if not named:
         return int(constant) if constant.denominator == 1 else None
