@@ -107,7 +107,7 @@ def test_heads_repeat_as_often_as_is_said(model):
     }
     [repeated] = found[8].repeats
     assert (repeated.rule, repeated.match, repeated.times) == (1, "*.k_proj.weight", 4)
-    assert found[8].note == "rule 1: each unit is on 4 ranks"
+    assert found[8].note == "rule 1: units are on up to 4 ranks"
 
 
 def test_the_numbers_of_an_error_hold_for_all_rules_together(model):

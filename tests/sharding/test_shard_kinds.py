@@ -260,6 +260,20 @@ def test_a_rank_that_holds_nothing(tmp_path, layout):
     assert contents(tmp_path / "again") == contents(model)
 
 
+@pytest.mark.parametrize("layout", ["hf", "dcp"])
+def test_a_dry_run_lists_what_the_run_writes(tmp_path, layout):
+    plan = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    model = save(tmp_path / "model", {"w": numbered(5, 2), "v": numbered(3)}, {}, shards=2)
+    cut = sharding.plan(model, plan, ranks=2, layout=layout)
+    dry = cut.dry_run(tmp_path / "out")
+    assert dry.files == cut.run(tmp_path / "out", sync=False).files
+    assert dry.files[0][1] == sum(
+        path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.is_file()
+    )
+    whole = sharding.merge(tmp_path / "out")
+    assert whole.dry_run(tmp_path / "again").files == whole.run(tmp_path / "again", sync=False).files
+
+
 def test_what_is_too_large_or_a_folder_is_left_behind_and_said(tmp_path, monkeypatch):
     from splitops.files import folders
 

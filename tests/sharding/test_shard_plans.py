@@ -32,7 +32,9 @@ def rejected(function, *arguments, **keywords) -> str:
 
 
 def test_expressions_use_variables_before_the_configuration():
-    names = Names({"q": "heads * head_dim", "heads": 3}, {"head_dim": 8, "heads": 5, "text_config": {"n": 7}})
+    names = Names(
+        {"q": "heads * head_dim", "heads": 3}, {"head_dim": 8, "heads": 5, "n": None, "text_config": {"n": 7}}
+    )
     assert names.evaluate("q + n") == 31
     assert names.evaluate("-(q - 30) // 4") == 1
     assert names.evaluate(12) == 12

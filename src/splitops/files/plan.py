@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -52,12 +53,19 @@ class FilePlan(PlannedFiles):
         counts the parts of all uploads. ``memory`` is as in :class:`RunOptions`.
         """
         tasks = len(self.make_tasks(memory))
-        sizes = zip(self.targets, self.copies.compute_sizes(self.targets), strict=True)
+        sizes = self.copies.compute_sizes(self.targets)
+        inside: Counter[str] = Counter()
+        for target, size in zip(self.targets, sizes, strict=True):
+            inside[target.name.partition("/")[0]] += size
         exists = tuple(path for path in self.paths if os.path.lexists(path))
         if is_url(self.folder):
             tasks = sum(len(split_into_windows(target.size)) for target in self.targets)
             exists = tuple(Path(url) for url in make_uploads(self).iter_existing())
-        files = tuple((self.folder / target.name, size) for target, size in sizes if not target.scratch)
+        files = tuple(
+            (self.folder / target.name, inside[target.name] if target.folder else size)
+            for target, size in zip(self.targets, sizes, strict=True)
+            if not target.scratch
+        )
         return DryRun(files, self.bytes, len(self.copies), tasks, exists)
 
     def run(self, **options: Unpack[RunOptions]) -> Report:

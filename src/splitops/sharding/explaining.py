@@ -61,17 +61,18 @@ class RankRow:
     def repeats(self) -> str:
         """Text for repeated and padded indices of the axis, or for replicated tensors.
 
-        "2 of 6 on 2" means that 2 of 6 indices are on several ranks each, at most on 2.
+        "2 of 6 on 2" means that 2 of 6 indices are on 2 ranks each; "on up to 4", that their numbers differ.
         """
         if self.cut.axis is None:
             return "" if self.is_assigned or len(self.cut.shards) == 1 else f"all on {len(self.cut.shards)}"
         held = [piece for shard in self.cut.shards if shard is not None for piece in shard.pieces]
         counts = Counter((piece.begin, piece.size) for piece in held)
         notes = []
-        copies = max(counts.values(), default=1)
-        if copies > 1:
+        copies = {count for count in counts.values() if count > 1}
+        if copies:
             repeated = sum(size for (_, size), count in counts.items() if count > 1)
-            notes.append(f"{repeated} of {self.shape[self.cut.axis]} on {copies}")
+            bound = "up to " * (len(copies) > 1)
+            notes.append(f"{repeated} of {self.shape[self.cut.axis]} on {bound}{max(copies)}")
         if self.cut.padded:
             notes.append(f"{self.cut.padded - self.shape[self.cut.axis]} padded")
         return "; ".join(notes)

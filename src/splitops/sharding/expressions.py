@@ -36,7 +36,8 @@ class Names:
     def __init__(self, variables: Mapping[str, int | str], config: Mapping[str, Any]) -> None:
         """Look names up in the variables first, then in the configuration, then in its ``text_config``."""
         inner = config.get("text_config")
-        self._config = {**inner, **config} if isinstance(inner, Mapping) else config
+        outer = {name: value for name, value in config.items() if value is not None}
+        self._config = {**inner, **outer} if isinstance(inner, Mapping) else outer
         self._variables = variables
         self._known: dict[str, int] = {}
         self._open: list[str] = []

@@ -101,7 +101,7 @@ class RankFit:
         if self.verdict == "impossible":
             return self.reason
         planned, needed = ([each for each in self.padding if each.planned is flag] for flag in (True, False))
-        notes = [f"rule {each.rule}: each unit is on {each.times} ranks" for each in self.repeats]
+        notes = [f"rule {each.rule}: units are on up to {each.times} ranks" for each in self.repeats]
         notes += [f"rule {each.rule}: {each}" for each in planned]
         if needed:
             notes.append(f"needs {', '.join(map(str, needed))}")

@@ -50,8 +50,8 @@ class Runnable:
     def dry_run(self, out: AnyPath, *, memory: int = MEMORY) -> DryRun:
         """Return the amount of work of :meth:`run`, without writing anything.
 
-        ``memory`` is an option of :meth:`run`. The only entry of ``files`` is the folder, with the size 0.
-        The plan of :meth:`plan_files` lists the files in it as ``targets``.
+        ``memory`` is an option of :meth:`run`. The only entry of ``files`` is the folder, with its total
+        size. The plan of :meth:`plan_files` lists the files in it as ``targets``.
         """
         return self.plan_files(out).dry_run(memory=memory)
 
