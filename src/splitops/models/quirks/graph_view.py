@@ -37,7 +37,7 @@ _ONNX_NAMES: Final[Mapping[str, str]] = {
     "Subtract": "Sub",
     "VariadicSplit": "Split",
 }
-"""The ONNX names of OpenVINO operators, if they differ."""
+"""The ONNX names of OpenVINO operators in patterns, if they differ."""
 _NOT_FOLDED: Final = frozenset({"CumSum", "GatherElements", "GatherND"})
 """Operators that OpenVINO does not fold, even if their inputs are constant."""
 _CASTS: Final = frozenset({"Cast", "CastLike"})
@@ -81,7 +81,11 @@ class SliceOfAxis:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first position and the end, or None if they depend on an unknown size."""
+        """The first position and the end of the Slice.
+
+        If the size is unknown, these are the bounds of the node, or None if one is negative or the end is
+        before the start. A smaller axis then ends the Slice earlier.
+        """
         start, stop = self.bounds.start, self.bounds.stop
         if self.size is None:
             return (start, stop) if 0 <= start <= stop else None
@@ -140,12 +144,15 @@ class GraphView:
             yield from self._match_all(values[1:], patterns[1:], found)
 
     def find_producer(self, value: ir.Value | None, *names: str) -> ir.Node | None:
-        """Return the producer of a value, or None if its operator is not in ``names``. Skip idle nodes."""
+        """Return the producer of a value if its operator is in ``names``, or None. Skip idle nodes."""
         node = None if value is None else self.skip_idle(value).producer()
         return node if node is not None and self.name(node) in names else None
 
     def skip_idle(self, value: ir.Value, until: str | None = None) -> ir.Value:
-        """Return the value that idle nodes copy to ``value``. Stop at a node of the operator ``until``."""
+        """Return the value that idle nodes copy to ``value``, or ``value`` itself.
+
+        Stop at a node of the operator ``until``.
+        """
         sources = self._sources.setdefault(until, {})
         if value in sources:
             return sources[value]
@@ -164,7 +171,7 @@ class GraphView:
         return sources[value]
 
     def find_consumers(self, value: ir.Value, name: str = "") -> list[ir.Node]:
-        """Return the consumers of a value, skipping idle nodes. ``name`` selects those of one operator."""
+        """Return a consumer for each use of a value, skipping idle nodes. ``name`` selects one operator."""
         found: list[ir.Node] = []
         left = [(value, use.node) for use in reversed(tuple(value.uses()))]
         while left:
@@ -180,7 +187,10 @@ class GraphView:
         return found
 
     def is_only_for(self, value: ir.Value, node: ir.Node) -> bool:
-        """Return whether nothing but ``node`` uses a value, apart from idle nodes between them."""
+        """Return whether no node but ``node`` uses a value, apart from idle nodes before it.
+
+        The value must not be a graph output, but outputs of the idle nodes may be.
+        """
         return not value.is_graph_output() and all(reader is node for reader in self.find_consumers(value))
 
     # Idle nodes
@@ -212,7 +222,10 @@ class GraphView:
         return data if name in _RESHAPING or self._is_in_order(node) else None
 
     def _find_scaled(self, name: str, data: ir.Value, others: Sequence[ir.Value | None]) -> ir.Value | None:
-        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None for others."""
+        """Return the operand that the other one, a neutral 0 or 1, leaves unchanged, or None if none is.
+
+        A neutral constant of a higher rank is accepted, although it adds axes.
+        """
         if len(others) != 1 or others[0] is None:
             return None
         if self.number(others[0]) == _NEUTRAL[name]:
@@ -237,7 +250,7 @@ class GraphView:
     # Constants
 
     def number(self, value: ir.Value | None) -> float | None:
-        """Return the element of a constant with one element, or None for other values."""
+        """Return the number in a constant with one element, before a Cast of it; None for other values."""
         cast = self.find_producer(value, "Cast")
         data = value if cast is None else cast.inputs[0]
         constant = None if data is None else self.skip_idle(data)
@@ -268,7 +281,7 @@ class GraphView:
         return not isinstance(cut.size, int) or cut.size % cut.division.count == 0
 
     def count(self, split: ir.Node) -> int:
-        """Return the number of parts of a split, including undeclared ones."""
+        """Return the number of parts of a split with known facts, including undeclared parts."""
         cut = self.editor.read_split_facts(split)
         assert cut is not None
         return cut.division.count or len(cut.division.lengths)
@@ -289,7 +302,7 @@ class GraphView:
         return found
 
     def slice(self, node: ir.Node | None) -> SliceOfAxis | None:
-        """Read a Slice of one axis in steps of 1. Return None for other nodes."""
+        """Read a Slice of one axis in steps of 1, with bounds that OpenVINO folds. Otherwise return None."""
         if node is None:
             return None
         if node not in self._slices:

@@ -42,7 +42,7 @@ class Match:
     Attributes:
         quirk: the quirk.
         node: affected split, Slice or Transpose.
-        path: nodes of the pattern, in topological order. The optimiser replaces the last one.
+        path: nodes of the pattern, in topological order. The optimiser usually replaces the last one.
         certain: False if the optimised model may be right, for example for some sizes of a dynamic axis.
         channels: range of the channels that the first convolution reads, for quirks of convolutions.
     """
@@ -55,7 +55,7 @@ class Match:
 
     @property
     def last(self) -> ir.Node:
-        """The node that the optimiser replaces."""
+        """The last node of ``path``, which the optimiser usually replaces."""
         return self.path[-1]
 
     def rewrite(self, editor: Editor) -> str | None:
@@ -64,9 +64,9 @@ class Match:
 
 
 def set_lengths(editor: Editor, match: Match) -> str | None:
-    """Set explicit lengths on the split, because the optimiser only matches splits by a number of parts.
+    """Replace the number of parts of a split with lengths, or in ONNX the split with Slices if necessary.
 
-    Return a description, or None if it is not possible.
+    The optimiser only matches splits by a number of parts. Return a description, or None if this fails.
     """
     node, split_node = match.node, editor.read_split_node(match.node)
     target = ConversionTarget(editor.domain, editor.get_opset(node))

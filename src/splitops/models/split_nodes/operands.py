@@ -25,8 +25,9 @@ def make_operand_facts(
 ) -> tuple[dict[str, Any], list[Fact | None]]:
     """Return the attributes and constant inputs that set an axis and a division in an operator version.
 
-    The inputs are in the operator's order. The data and absent inputs are None. Absent optional inputs at the
-    end are left out. If ``division`` is None, no lengths are set. ``squeeze`` drops the axis from the parts.
+    The inputs are in the operator's order. The data and absent inputs are None. If ``division`` is None, no
+    lengths are set; otherwise, absent optional inputs at the end are left out. ``squeeze`` sets
+    ``keepdims = 0`` if the operator has it.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -75,7 +76,8 @@ def make_operands(
 ) -> tuple[dict[str, Any], list[T | None]]:
     """Return the attributes and inputs of a split node; see :func:`make_operand_facts`.
 
-    ``data`` is the first input. ``constant`` creates the others, each from its elements and parameter name.
+    ``data`` is the first input. ``constant`` creates each other input that is not absent, from its elements
+    and its parameter name.
     """
     attributes, facts = make_operand_facts(schema, axis, division, squeeze=squeeze)
     inputs: list[T | None] = [

@@ -27,7 +27,7 @@ class Origin(Enum):
     DEFAULT = auto()
     """An initializer that the caller of the model can override."""
     RUN = auto()
-    """An input of the model, or a computed value."""
+    """An input of the model, a computed value or an absent input."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,9 @@ class SplitNode:
     in a loop hold in every iteration.
 
     Attributes:
-        schema: operator version for the opset that the graph or function imports. If that opset does not have
-            the operator yet, this is the operator's first version, and ``unread`` is set.
+        schema: operator version for the opset that the graph or function imports; for OpenVINO, the version
+            of the layer. If that opset does not have the operator yet, this is the operator's first version,
+            and ``unread`` is set.
         attributes: attributes that the node sets: integers or tuples of integers. An invalid file may set
             other numbers, which :meth:`bind` rejects. An attribute that only a call of the function
             determines is an empty :class:`Fact`.
@@ -103,7 +104,7 @@ class SplitNode:
 
     @property
     def division(self) -> Division | None:
-        """How the axis is divided; None if the lengths are unknown or ``error`` is set."""
+        """How the axis is divided; None if that is not completely known or ``error`` is set."""
         return None if self.error is not None else self.bind().division
 
     @property
@@ -114,7 +115,10 @@ class SplitNode:
 
     @property
     def implied_size(self) -> Dim | None:
-        """The size of the axis, which the lengths may imply; None if it is unknown or ``error`` is set."""
+        """The size of the axis, which the lengths may narrow.
+
+        None if the axis or the rank is unknown or ``error`` is set.
+        """
         shape, axis = None if self.inference is None else self.inference.data, self.axis
         return None if axis is None or shape is None else shape[axis]
 
@@ -187,6 +191,8 @@ class SplitNode:
     def as_written(self) -> OperatorSchema | None:
         """The newest version with all attributes of the node; None if ``schema`` has them or no version does.
 
+        It is also None if ``unread`` is set.
+
         Models whose opset was changed by hand keep the attributes of another version: ``num_outputs`` before
         opset 18, ``split`` since opset 13.
 
@@ -205,11 +211,11 @@ class SplitNode:
 
     @property
     def may_be_unbind(self) -> bool:
-        """Whether the specification and the runtimes may disagree about the output.
+        """Whether the node sets keepdims = 0 and chunks that are or may be chunks of 1.
 
-        PyTorch exports a scripted ``unbind`` as a SplitToSequence of chunks of 1 with keepdims = 0. In the
-        specification, keepdims has no effect with chunks; PyTorch and onnxruntime drop the axis. splitops
-        runs the node as specified, and rewrites it only if the user requests it.
+        PyTorch exports a scripted ``unbind`` like this. In the specification, keepdims has no effect if the
+        input ``split`` is set; PyTorch and onnxruntime drop the axis. splitops runs the node as specified,
+        and rewrites it only if the user requests it.
 
         Examples:
             >>> from splitops.spec.operators import schema

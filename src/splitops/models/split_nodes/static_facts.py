@@ -25,7 +25,7 @@ from splitops.splitting.binding import Binding
 from splitops.splitting.inference import infer_binding
 
 MAX_OUTPUTS: Final = 1 << 12
-"""Maximum number of outputs that a rewrite adds to a split: each part needs a node or an entry of its own."""
+"""Maximum number of parts that a rewrite adds as outputs, puts into a sequence or slices dynamically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SplitFacts:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """The sizes of the parts, or None if one is unknown."""
+        """The sizes of the parts, or None if one is unknown. Empty if ``parts`` is empty."""
         found = tuple(part for part in self.parts if isinstance(part, int))
         return found if len(found) == len(self.parts) else None
 
@@ -63,7 +63,7 @@ class SplitFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether the parts cover the whole axis. A Split may declare fewer outputs than it has parts."""
+        """Whether the parts certainly cover the axis. Only ceil splits are assumed to omit parts."""
         if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):
             return True
         return self.sizes is not None and sum(self.sizes) == self.size
@@ -75,7 +75,7 @@ class SplitFacts:
 
 
 def read_split_facts(binding: Binding) -> SplitFacts | None:
-    """Return the facts of a valid split, or None if its axis, rank or lengths are known only at run time."""
+    """Return the facts of a valid split, or None if its axis, rank, division or ``squeeze`` is unknown."""
     shape, axis, division = binding.data.shape, binding.axis, binding.division
     if shape is None or axis is None or division is None or binding.squeeze is None:
         return None
@@ -95,7 +95,7 @@ def read_split_facts(binding: Binding) -> SplitFacts | None:
 
 
 def is_always_valid(division: Division, size: Dim) -> bool:
-    """Return whether a division is valid for every value of ``size``.
+    """Return whether a division is valid for every value in the range of ``size``.
 
     Examples:
         >>> is_always_valid(Division(SizeRule.CEIL, count=2), UNKNOWN)
@@ -149,8 +149,8 @@ def find_nonempty_parts(parts: Sequence[Dim]) -> list[int]:
 def is_whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) -> bool:
     """Return whether the parts with indices ``order``, in this order, make up the whole axis.
 
-    Empty parts may be missing. ``needed`` is the result of :func:`find_nonempty_parts`. It is passed to avoid
-    computing it again for thousands of parts.
+    ``order`` must increase, even for empty parts, which may be missing. ``needed`` is the result of
+    :func:`find_nonempty_parts`. It is passed to avoid computing it again for thousands of parts.
 
     Examples:
         >>> is_whole([2, 0, 3], [0, 2], [0, 2]), is_whole([2, 3], [1, 0], [0, 1])
@@ -163,7 +163,7 @@ def is_whole(parts: Sequence[Dim], order: Sequence[int], needed: Sequence[int]) 
 
 
 Group = range
-"""Indices of neighbouring parts that are merged into one."""
+"""Indices of neighbouring parts, pieces or items that belong together."""
 
 
 def group_parts(sizes: Sequence[int], used: Sequence[bool]) -> list[Group]:
@@ -247,7 +247,7 @@ def group_pieces(pieces: Sequence[int], parts: Sequence[int]) -> list[Group] | N
 def partition(spans: Sequence[tuple[int, int]], size: int) -> tuple[tuple[int, int], ...] | None:
     """Choose spans that cover an axis of ``size`` without gaps or overlaps. Return them in order.
 
-    Return None if that is impossible.
+    Return None if that is impossible or ``size`` is 0.
 
     Examples:
         >>> partition([(2, 6), (0, 2), (1, 3)], 6)
@@ -319,7 +319,10 @@ def split_array(array: npt.NDArray[Any], axis: int, sizes: Sequence[int]) -> lis
 def find_byte_ranges(
     shape: Sequence[int], axis: int, sizes: Sequence[int], element_type: ElementType
 ) -> list[tuple[tuple[int, ...], int, int]] | None:
-    """Return the shape, byte offset and byte size of each part, or None if one is not a run of whole bytes.
+    """Return the shape, byte offset and byte size of each part, if the parts are consecutive runs of bytes.
+
+    Return None if an axis before ``axis`` does not have size 1, a part does not consist of whole bytes, or
+    the elements have no fixed size.
 
     Examples:
         >>> from splitops.spec.elements.types import ELEMENT_TYPES

@@ -1,7 +1,8 @@
-"""The ways to write a split node in another operator version.
+"""The ways to write a split node in an operator version, or with other nodes.
 
-Binding reduces a split node to its meaning: axis, division, parts. Each node that may replace it and sets a
-division is bound again and compared, so that this module does not repeat the rules of any version.
+Binding reduces a split node to its meaning: axis, division, parts. Each single split node with a constant
+division that may replace it is bound again and compared, so that this module does not repeat the rules of
+any version.
 """
 
 from __future__ import annotations
@@ -62,18 +63,18 @@ class Way:
     Attributes:
         kind: kind of the nodes.
         schema: version of the split node; None for Slices, Gathers, trees and sequences of parts.
-        axis: axis to set; None keeps the reference to an attribute of the function.
+        axis: axis to set; None if it is unknown. In ONNX, a reference to an attribute of the function stays.
         lengths: division to set, or to compute lengths or bounds from; None if the lengths are known only at
             run time, or if ``bounds`` are set.
         outputs: number of outputs to declare, including unused ones that the original node does not have. For
             a tree, the maximum number of outputs of each Split.
         is_kept: whether the node already has this form.
         is_computed: whether other nodes compute or convert the lengths.
-        bounds: start and end of each Slice; negative bounds count from the end, and None is the end itself.
+        bounds: start and end of each part; negative bounds count from the end, and None is the end itself.
             If empty, the graph computes them.
         cast_type: element type of the data between the Casts.
         lengths_type: element type of lengths that are computed or known only at run time.
-        squeeze: whether the axis is removed from the parts.
+        squeeze: whether the axis is removed from the parts; None if that is unknown.
     """
 
     kind: Kind
@@ -125,12 +126,15 @@ def iter_ways(
         prefer: style that comes first.
         must_differ: whether a runtime would merge the node with another one if it set no lengths; see
             :mod:`splitops.models.quirks`.
-        keep: whether the unchanged node is included.
+        keep: whether the unchanged node is included. If it can stay and the style is ``SAME``, it is then the
+            only way, unless ``must_differ`` excludes it.
         max_outputs: maximum number of outputs of each Split in a tree; None leaves trees out.
 
     Raises:
-        RuleError: the split node is invalid, ``keep`` is set but the ambiguous node cannot stay, or an
-            attribute other than the axis and the lengths refers to an attribute of its function.
+        RuleError: the split node is invalid, ``keep`` is set but the ambiguous node cannot stay, or a node to
+            rewrite for ONNX has an attribute other than the axis and the lengths that refers to an attribute
+            of its function.
+        ModelError: the split node cannot be read.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -158,8 +162,9 @@ def get_first_way(
     In OpenVINO, and for a split that returns a sequence, a conversion writes only one node.
 
     Raises:
-        RuleError: the split node is invalid, or there is no way to write it. The error is then the rule that
-            excludes the simplest way.
+        RuleError: as for :func:`iter_ways`; or there is no way to write the split node. The error then names
+            a rule that excludes one of the ways.
+        ModelError: the split node cannot be read.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -186,10 +191,10 @@ def get_first_way(
 def find_way(
     split_node: SplitNode, target: ConversionTarget, kind: Kind, max_outputs: int | None = None
 ) -> Way:
-    """Return the first way of a kind that writes a split node differently. A single node sets its lengths.
+    """Return the first way of a kind to rewrite a split node. A single node sets or computes its lengths.
 
     Raises:
-        ModelError: there is no such way. The message is the reason.
+        ModelError: there is no such way (the message is the reason), or the split node cannot be read.
         RuleError: as for :func:`iter_ways`.
 
     Examples:
@@ -252,7 +257,7 @@ class _Search:
     against: dict[bool, RuleError] = field(default_factory=dict)
     """The first error of each kind, keyed by whether it is minor. A minor one is reported only if alone."""
     reasons: dict[Kind, str] = field(default_factory=dict)
-    """The reasons why there is no way of a kind with several nodes, except for :data:`_REASONS`."""
+    """The reasons why there is no way of a kind with several nodes, if they differ from :data:`_REASONS`."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()
@@ -265,7 +270,8 @@ class _Search:
     def iter_ways(self, *, keep: bool = True) -> Iterator[Way]:
         """Yield the ways, the simplest first.
 
-        If the style is SAME and the node can stay, yield only the way that keeps it.
+        If the node can stay, yield only the way that keeps it for an ambiguous unbind, and for the style SAME
+        unless ``must_differ`` excludes it.
         """
         kept, schema = self._find_unchanged() if keep else None, self.schemas[0]
         if kept is not None:
@@ -366,7 +372,10 @@ class _Search:
                 yield Division(rule, count=count)
 
     def _may_end_empty(self, count: int) -> bool:
-        """Return whether the last of ``count`` parts may be empty. Some runtimes reject num_outputs then."""
+        """Return whether the last of ``count`` parts by the ceil rule may be empty.
+
+        Some runtimes reject num_outputs then.
+        """
         if self.size is None:
             return True
         return compute_part_size(Division(SizeRule.CEIL, count=count), self.size, count - 1) == 0
@@ -418,7 +427,7 @@ class _Search:
         return division.count
 
     def _has_same_parts(self, division: Division) -> bool:
-        """Return whether a division has the parts of the split node for every valid size."""
+        """Return whether a division certainly has the parts of the split node for every valid size."""
         present = self.binding.division
         assert present is not None
         if division == present:
@@ -493,7 +502,7 @@ class _Search:
 
     @cached_property
     def facts(self) -> SplitFacts | None:
-        """The axis and the parts of the split, or None if too little is known."""
+        """The axis and the parts of the split, or None if too little is known or it may be an unbind."""
         return None if self.split_node.may_be_unbind else read_split_facts(self.binding)
 
     def _iter_sequences(self) -> Iterator[Way]:
@@ -526,7 +535,8 @@ class _Search:
     def _iter_slices(self) -> Iterator[Way]:
         """Yield the way that writes Slices and, in OpenVINO or since opset 12, the one that writes Gathers.
 
-        In ONNX, the graph may compute their bounds at run time since opset 10.
+        In ONNX, the graph may compute their bounds at run time since opset 10. In OpenVINO, the Gathers have
+        at most :data:`_MAX_POSITIONS` positions.
         """
         bounds, opset = self._compute_bounds(), self.target.opset or 0
         if self.target.domain:
@@ -643,28 +653,28 @@ _COMPUTED_POSITIONS: Final = 12
 _MAX_POSITIONS: Final = 1 << 24
 """Maximum number of constant positions in the Gathers that replace a split of OpenVINO."""
 _MAX_LENGTHS: Final = 1 << 20
-"""Maximum number of lengths of a split that returns a sequence and sets the size of its chunks."""
+"""Maximum number of constant lengths that replace a number of parts, a chunk size or a remainder."""
 _UNKNOWN_SIZES: Final = "the sizes of its parts are known only at run time"
 _NO_BOUNDS: Final = "its bounds cannot be written, or Slice does not support the data"
 _REASONS: Final = {Kind.TREE: _UNKNOWN_SIZES, Kind.SLICES: _NO_BOUNDS, Kind.GATHERS: _NO_BOUNDS}
-"""The usual reasons why there is no way of a kind."""
+"""The default reasons why there is no way of a kind."""
 
 _VALUE_BITS: Final = {
     "bool": 1,
     **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)},
 }
-"""Types that Cast supports at every opset, with the number of significand bits that their values need."""
+"""Types that Cast supports at every opset, with a number of significand bits that holds all their values."""
 
 _FLOAT_BITS: Final = {"float16": 11, "float32": 24, "float64": 53}
-"""Number of significand bits of each float type, narrowest first. Integers up to this width are exact."""
+"""Number of significand bits of float types, narrowest first. Integers up to this width are exact."""
 
 
 _MAX_ADDED: Final = 1 << 62
-"""Maximum number that a graph can add to a size without an int64 overflow."""
+"""Maximum number of parts whose bounds a graph computes: it is added to the size, which must fit in int64."""
 
 
 def _find_exact_type(kinds: frozenset[ElementType], size: int | None) -> ElementType | None:
-    """Return a type in ``kinds`` that represents every length up to ``size`` exactly, or None."""
+    """Return int64 if ``kinds`` has it, else a float type exact for every length up to ``size``, or None."""
     if _INT64 in kinds:
         return _INT64
     for kind in sorted(kinds, key=lambda kind: kind.bits):

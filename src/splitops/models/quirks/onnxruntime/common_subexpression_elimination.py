@@ -49,7 +49,7 @@ _Seen: TypeAlias = MutableMapping[ir.Value, Hashable]
 _MAX_CONSTANT: Final = 1 << 8
 """Maximum number of elements of constants that are compared by content."""
 _MAX_CALLS: Final = 1 << 16
-"""Maximum number of nodes that are visited in functions, counted once per call."""
+"""Number of nodes in called functions, counted once per call, after which no further call is entered."""
 
 
 CONFLICTING_SPLITS: Final = Quirk("merged", "onnxruntime", set_lengths)
@@ -61,7 +61,7 @@ def split_key(path: str | None, outputs: Sequence[str | None]) -> SplitKey:
 
 
 def find_conflicting_splits(model: ir.Model, *, equal_as_count: bool = False) -> frozenset[SplitKey]:
-    """Return the keys of the splits that onnxruntime merges although their numbers of outputs differ.
+    """Return the keys of the splits that onnxruntime may merge although their numbers of outputs differ.
 
     With ``equal_as_count``, splits by equal lengths are treated as splits by a number of parts.
 

@@ -63,7 +63,7 @@ def find(editor: Editor, *, equal_as_count: bool = False) -> Iterator[Match]:
 
 
 def may_be_in(model: ir.Model) -> bool:
-    """Return whether :func:`find` may find a match, judging only by the operators of a model."""
+    """Return whether :func:`find` may find a match, judging each node by itself and its first input."""
     return any(map(_may_be_at, (node for _, graph in iter_all_graphs(model) for node in graph)))
 
 
@@ -82,4 +82,4 @@ def may_end_a_pattern(operator: str, *, drops_axes: bool) -> bool:
 
 
 _BEFORE_A_CONCAT: Final = MAY_BE_IDLE | {"Conv", "Neg", "Split"}
-"""Operators that may produce the first input of a Concat in a pattern."""
+"""Operators that may produce the first input of a Concat at which :func:`find` starts."""

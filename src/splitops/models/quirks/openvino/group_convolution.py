@@ -71,7 +71,7 @@ class _Channels:
 
 
 def _read_channels(view: GraphView, value: ir.Value) -> _Channels | None:
-    """Return the channels that a convolution with one group and no bias reads, or None for other nodes."""
+    """Return the part of the channels that a convolution with one group and no bias reads, or None."""
     node = view.find_producer(value, "Conv")
     if node is None or len([one for one in node.inputs if one is not None]) != 2:
         return None

@@ -42,7 +42,8 @@ def find(view: GraphView, node: ir.Node) -> Iterator[Match]:
 def _find_reversed(group: Sequence[SliceOfAxis], *, is_known: bool) -> Iterator[Match]:
     """Yield a match for each Slice in ``group`` that ends before it starts, if OpenVINO misreads the group.
 
-    ``is_known`` is whether the shape is static. If so, Slices of the whole axis are ignored.
+    Slices with equal bounds count as one. ``is_known`` is whether the shape is static. If so, Slices of the
+    whole axis are ignored.
     """
     size = group[0].size
     if size is None:

@@ -62,7 +62,7 @@ def find(view: GraphView, split: ir.Node) -> Iterator[Match]:
 
 
 def _read_gate(view: GraphView, found: Bindings, name: str) -> list[ir.Node] | None:
-    """Return the nodes of a gate, or None if a value between them has other consumers."""
+    """Return the nodes of a gate, or None if its part or a value between them has other consumers."""
     names = ("f", "f + number", "act f") if name == "f" else (name, f"act {name}")
     nodes = [node for one in names[1:] if (node := found[one].producer()) is not None]
     is_sole = all(view.find_consumers(found[one]) == [node] for one, node in zip(names, nodes, strict=False))

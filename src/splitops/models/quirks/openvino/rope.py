@@ -34,7 +34,7 @@ _ROPE: Final = op(
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield the matches that contain a Concat, if the fusion is wrong."""
+    """Yield the matches that contain a Concat, if the fusion is or may be wrong."""
     if len(concat.inputs) == 2:
         for product in view.find_consumers(concat.outputs[0], "Mul"):
             for total in view.find_consumers(product.outputs[0], "Add"):
@@ -61,7 +61,10 @@ def _is_of(view: GraphView, part: ir.Value, data: ir.Value) -> bool:
 
 
 def _read_halves(view: GraphView, first: ir.Value, second: ir.Value) -> ir.Node | None:
-    """Return the split or the first of the Slices that produce both halves of the last axis, or None."""
+    """Return the split by lengths, or the first of the Slices, that produces both halves of the last axis.
+
+    Return None if there is none.
+    """
     one, other = (view.slice(view.find_producer(value, "Slice")) for value in (first, second))
     if one is not None and other is not None and one.data is other.data and one.axis == other.axis:
         shape, span = find_shape(one.data), one.span

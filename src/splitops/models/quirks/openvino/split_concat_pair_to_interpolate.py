@@ -6,8 +6,9 @@
                                       +-> part 1, part 1 --+-> Concat
                                       +-> part 2, part 2 --+
 
-It upsamples the axis of the Split, even if the axis of the Concat differs. With a negative axis or an axis of
-unknown size, the model does not compile. Splits by lengths are not fused.
+It upsamples the axis of the Split, even if the axis of the Concat differs. With a negative axis of the Split,
+the model does not compile. If its size is unknown and the parts are larger than 1, the values are wrong.
+Splits by lengths are not fused.
 
 Reported in compare/docs/reports/split-concat-interpolate.md.
 """
@@ -26,7 +27,7 @@ INTERPOLATE: Final = Quirk("repeated-parts", "openvino", set_lengths)
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield the match that ends at a Concat, if the fusion is wrong."""
+    """Yield the match that ends at a Concat, if the fusion is or may be wrong."""
     parts = [view.find_split(value) for value in concat.inputs[:2]]
     if len(parts) < 2 or parts[0] is None or parts[0] != parts[1]:
         return

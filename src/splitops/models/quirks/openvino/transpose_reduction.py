@@ -29,7 +29,7 @@ REDUCTIONS: Final = frozenset(
     f"Reduce{name}"
     for name in ("L1", "L2", "LogSum", "LogicalAnd", "LogicalOr", "Max", "Mean", "Min", "Prod", "Sum")
 )
-"""The reductions that the pass moves, with the same names in both formats."""
+"""The reductions that the pass moves. Some exist in only one of the formats."""
 
 
 def find(view: GraphView, reduction: ir.Node) -> Iterator[Match]:
@@ -101,7 +101,7 @@ def _read_axes(reduction: ir.Node, rank: int) -> frozenset[int] | None:
 def _keep_axes(editor: Editor, match: Match) -> str | None:
     """Make a reduction keep its axes, and add Squeezes after it that remove them.
 
-    Return a description of the new nodes, or None if the shape or the reduced axes are unknown.
+    Return a description of the new nodes, or None if the shape, the reduced axes or ``keepdims`` is unknown.
     """
     reduction, data = match.last, match.last.inputs[0]
     shape = None if data is None else find_shape(data)
