@@ -106,6 +106,8 @@ def is_even(lengths: tuple[int, ...]) -> bool:
 def find_chunk(lengths: tuple[int, ...]) -> int | None:
     """Return the chunk size if all lengths are equal, except that the last may be smaller; otherwise None.
 
+    No length may be 0.
+
     Examples:
         >>> find_chunk((4, 4, 2)), find_chunk((4, 4)), find_chunk((2, 4)), find_chunk((3,))
         (4, 4, None, 3)

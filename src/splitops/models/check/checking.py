@@ -75,7 +75,7 @@ def check(
 
     Raises:
         ArrayError: a runtime or release is unknown.
-        ModelError: the file of a target is invalid; the message names the line.
+        ModelError: the file of a target cannot be read or is invalid.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -217,7 +217,7 @@ def _find_baked_lengths(model: ir.Model, where: Where, split_nodes: Sequence[Spl
 def find_limits(
     split_node: SplitNode, model: ModelContext, targets: Iterable[Target]
 ) -> Iterator[tuple[Limit, Certainty]]:
-    """Yield the limits of ``targets`` that apply or may apply to a split, each with its certainty."""
+    """Yield the limits with conditions that apply or may apply to a split, each with its certainty."""
     split = SplitPredicates(split_node, model)
     for target in targets if split_node.unread is None else ():
         for limit in target.select_limits(split_node.schema):

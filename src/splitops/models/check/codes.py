@@ -17,7 +17,7 @@ MODEL_CODES: Final = (
     "onnxruntime.empty-tensor",
     "openvino.empty-tensor",
 )
-"""Codes of faults that are neither a broken rule of the operators nor a limit of a runtime."""
+"""Codes of faults that are neither a rule of the operators nor a limit in the file of a target."""
 
 
 @cache

@@ -29,13 +29,13 @@ class RuntimeMessage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a rule, of a limit, or of a message without a code.
+    """The explanation of a code, or of a message without a code.
 
     Attributes:
-        code: the rule or limit; None for a message that belongs to neither.
-        example: a line of Python that breaks the rule, or a split to which the limit applies.
-        error: the error message of that line; empty for a limit.
-        fix: instructions for a fix by hand; empty if there are none.
+        code: code of a rule, a limit or another fault; None for a message that belongs to none.
+        example: a line of Python that breaks the rule, or a split to which the limit applies; may be empty.
+        error: the error message of that line; empty if the code is not a rule.
+        fix: instructions for a fix by hand, or a note that no rewrite is known; may be empty.
         command: the command that fixes it, with ``{model}`` and ``{fixed}`` as file names, or None.
         page: URL in the documentation, relative to the site.
     """
@@ -94,6 +94,8 @@ def get_rule_examples() -> dict[Rule, str]:
 
 def explain_message(text: str) -> list[Explanation]:
     """Explain an error message of a program: every rule or limit that may have caused it.
+
+    If the text contains a code in brackets, only that code is explained.
 
     Returns:
         The explanations: several if the message is ambiguous, empty if it is not about splits.

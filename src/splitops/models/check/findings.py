@@ -18,7 +18,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """The model is invalid, or does not work on a requested runtime."""
     WARNING = "warning"
-    """The model may be invalid, or does not work on some runtime."""
+    """The model may be invalid or may not work, or does not work on a runtime that was not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,15 @@ class Finding:
             ``"onnxruntime.split-1"``; or one of ``splitops.models.check.codes.MODEL_CODES``, such as
             ``"model.invalid"`` for a model that cannot be read.
         severity: error or warning.
-        operator: operator and version, for example ``"Split-18"``; empty if the fault is not in an operator.
+        operator: operator, usually with its version, for example ``"Split-18"``; empty if the fault is not in
+            an operator.
         where: location in the model: graph path, node, input and attribute.
         message: description of the fault, in one line.
-        values: the wrong values, keyed by name.
+        values: the wrong values, keyed by name; for nodes that an optimiser gets wrong, their names.
         runtime: the runtime that rejects the split or gets it wrong; None for faults without a runtime.
         outcome: behaviour of the runtime: ``"error"``, ``"wrong result"`` or ``"crash"``.
-        fix: instructions to fix it, or None if no fix is known.
-        source: reference for the rule or limit.
+        fix: instructions to fix it, or None.
+        source: reference for the rule or limit, or empty.
     """
 
     code: str
@@ -70,7 +71,7 @@ class Finding:
 def make_finding(
     error: SplitError, *, severity: Severity = Severity.ERROR, fix: str | None = None, source: str = ""
 ) -> Finding:
-    """Convert an error to a finding. ``fix`` and ``source`` are used only for a broken rule."""
+    """Convert an error to a finding. ``fix`` and ``source`` are used only for a :class:`RuleError`."""
     if isinstance(error, RuleError):
         return Finding(
             code=str(error.rule),

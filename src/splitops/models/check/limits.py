@@ -44,7 +44,7 @@ class Repair(StrEnum):
 
 
 class Cure(StrEnum):
-    """Fixes that replace the parts of a split, or the nodes that read them, but not the split itself."""
+    """Fixes that replace the nodes that read parts of a split, or the parts: the split is then removed."""
 
     CONSTANTS = "constants"
     """Replace each part of a constant with a constant."""
@@ -72,7 +72,7 @@ USUAL_REWRITES: Final[Mapping[str, tuple[Fix, ...]]] = {
 }
 """The default rewrites for a limit, keyed by condition.
 
-The first condition that is listed here and not negated decides.
+The first condition of the limit that is listed here and not negated decides.
 """
 
 
@@ -165,7 +165,10 @@ class Limit:
         )
 
     def evaluate(self, split: SplitPredicates) -> Certainty:
-        """Return how certain it is that a split of an affected operator meets all conditions."""
+        """Return how certain it is that a split of an affected operator meets all conditions.
+
+        For a limit without conditions, which has a quirk, return NO.
+        """
         certainty = Certainty.YES if self.when else Certainty.NO
         for one in self.when:
             certainty = min(certainty, one.evaluate(split))

@@ -1,4 +1,4 @@
-"""Find invalid declarations in an ONNX model that splitops can read but other tools may reject."""
+"""Find faults of a readable ONNX model that other tools may reject, except broken rules of splits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from splitops.spec.operators import schema
 def find_form_errors(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the faults of a readable ONNX model, except invalid splits, given its inferred ``values``."""
+    """Yield the faults of a readable ONNX model, except broken rules, given its inferred ``values``."""
     if not 1 <= model.ir_version <= IR_VERSION:
         message = f"ir_version = {model.ir_version} is not one of the versions 1 to {IR_VERSION}"
         yield Finding(code="model.invalid", where=where, message=message)
@@ -53,7 +53,7 @@ def find_form_errors(
 def _find_misread_sequences(
     model: ir.Model, values: Mapping[ir.Value, AbstractValue], where: Where
 ) -> Iterator[Finding]:
-    """Yield the nodes that read a sequence as a tensor, or a tensor as a sequence."""
+    """Yield a finding for each input of a node that must be a tensor but is a sequence, or vice versa."""
     for path, node, opset in iter_located_nodes(model):
         version = find_version(node.op_type, opset) if canonicalise(node.domain) == "" else None
         for index, value in enumerate(node.inputs):

@@ -88,7 +88,7 @@ class SplitPredicates:
 
     @cached_property
     def _ceil(self) -> Division | None:
-        """The division by num_outputs, or None if the split divides in another way."""
+        """The division by num_outputs, or None if the division is another one or unknown."""
         division = self._split.division
         return division if division is not None and division.rule is SizeRule.CEIL else None
 
@@ -622,7 +622,7 @@ class Condition:
         return re.sub(r"\bN\b", str(number), clause)
 
     def evaluate(self, split: SplitPredicates) -> Certainty:
-        """Return whether the condition is true of a split."""
+        """Return how certain it is that the condition is true of a split."""
         arguments = () if self.argument is None else (self.argument,)
         found = self.predicate.test(split, *arguments)
         if found is None:

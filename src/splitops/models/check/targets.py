@@ -94,7 +94,7 @@ class Target:
 
         Raises:
             ArrayError: the runtime is unknown, or its release is invalid or older than the tested ones.
-            ModelError: the file cannot be read, or is invalid; the message names the line.
+            ModelError: the file cannot be read, or is invalid; the message names the line if it is known.
         """
         if isinstance(named, Target):
             return named
@@ -174,7 +174,7 @@ def load_targets(
 
     Raises:
         ArrayError: a target or release is unknown.
-        ModelError: the file of a target is invalid.
+        ModelError: the file of a target cannot be read or is invalid.
 
     Examples:
         >>> [target.name for target in load_targets("onnxruntime")]
@@ -220,7 +220,7 @@ def describe_untested(targets: Iterable[Target], met: Collection[str] = ()) -> s
 
 
 def format_sentence(words: str) -> str:
-    """Format words as a sentence. A runtime's name at the start is not capitalised."""
+    """Format words as a sentence. Only "none" and "the" are capitalised, not the name of a runtime."""
     starts = words.startswith(("none ", "the "))
     return f"{words[:1].upper() if starts else words[:1]}{words[1:]}."
 

@@ -69,8 +69,9 @@ def fix(
     split to which a limit of a runtime applies (see :func:`splitops.check`) is rewritten in the first way
     that the runtime executes correctly: lengths instead of a number of parts, all outputs declared, a Slice
     for each part and so on. This includes limits that depend on the sizes or values of a run; if no rewrite
-    avoids such a limit, the split is unchanged and the report lists it as ``possible``. All other splits are
-    unchanged. If a part has a wrong declared type or shape, all wrong declarations except those of model
+    avoids such a limit, the split is unchanged and the report lists it as ``possible``. A function is
+    converted to the opset of the model if its own opset selects another version of a split. All other splits
+    are unchanged. If a part has a wrong declared type or shape, all wrong declarations except those of model
     inputs are corrected.
 
     If the model returns a result, the fixed model returns the same one unless ``unbind`` changes it. Slices
@@ -80,8 +81,8 @@ def fix(
         model: path of a ``.onnx`` or ``.xml`` file, ``onnx.ModelProto``, ``onnx_ir.Model`` or
             :class:`OpenVINOModel`. It is not changed.
         runtimes: one or several targets of the model, as in :func:`splitops.check`: a runtime, a release, a
-            ``.toml`` file or a :class:`~splitops.models.check.Target`. None means the installed runtime:
-            onnxruntime for ONNX, OpenVINO for IR. An empty list repairs only rule violations.
+            ``.toml`` file or a :class:`~splitops.models.check.Target`. None means onnxruntime for ONNX and
+            OpenVINO for IR, if it is installed, or else an empty list, which avoids no limits.
         unbind: meaning of a SplitToSequence with chunks of 1 and keepdims = 0, which PyTorch exports for a
             scripted ``unbind``: ``"as-written"`` keeps the axis, as specified; ``"as-pytorch"`` drops it, as
             PyTorch and onnxruntime do. None makes such a split unfixable for a runtime that drops the axis.

@@ -101,7 +101,7 @@ class ModelSnapshot:
 
 @dataclass(eq=False)
 class _Record:
-    """The state of one split node of the source model."""
+    """The state of one split node of the source model, or of another node that an optimiser gets wrong."""
 
     where: Where
     before: str
@@ -159,7 +159,7 @@ class _FixDriver:
         """For each value that the last pass must have kept, the record of the split and the former value."""
 
     def run_pass(self, now: ModelSnapshot) -> bool:
-        """Run one pass. Return whether anything was rewritten."""
+        """Run one pass. Return whether another pass must run."""
         self._check_outputs(now)
         changed = False
         # Make all records before the first rewrite: other splits of the same data need their own.

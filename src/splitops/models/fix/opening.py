@@ -41,7 +41,8 @@ class Opening:
     def make_division(self, lengths: tuple[int, ...]) -> Division:
         """Return a division that accepts other sizes, too, and results in ``lengths`` for the size at export.
 
-        With CHUNK, ``count`` is the number of parts: those that begin past the end of the axis are empty.
+        With CHUNK, ``count`` is the number of parts. Those that do not begin before the end of the axis are
+        empty.
 
         Raises:
             ModelError: the lengths do not follow the rule.

@@ -23,11 +23,11 @@ class FixStatus(StrEnum):
     """Whether a split needed a rewrite to run correctly, and whether one was found."""
 
     UNCHANGED = "unchanged"
-    """The runtimes execute the split correctly without a change."""
+    """The split was not changed. The runtimes execute it correctly, except for any ``possible`` reasons."""
     REWRITTEN = "rewritten"
-    """The split was rewritten so that the runtimes execute it correctly."""
+    """The split or its declarations were changed so that the runtimes execute it correctly."""
     UNFIXABLE = "unfixable"
-    """No known rewrite runs correctly on the runtimes. Rule violations may still be repaired."""
+    """A rule violation was not repaired, or no known rewrite runs correctly. Other faults may be fixed."""
 
 
 class Unbind(StrEnum):
@@ -41,10 +41,10 @@ class Unbind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A limit of a runtime that applies to a split, or a rule that the split breaks.
+    """A limit of a runtime that applies to a split, a rule that it breaks, or another reason to change it.
 
     Attributes:
-        code: code of the limit or rule, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
+        code: code of the reason, such as ``"onnxruntime.ceil-empty-part"`` or ``"lengths.missing"``.
         text: its description.
     """
 
@@ -57,7 +57,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """One split of the source model, or another node that was changed.
+    """One split of the source model, or another node that was or should have been changed.
 
     Attributes:
         where: its location in the source model.
@@ -110,12 +110,12 @@ class FixReport(ModelReport):
     """The report of :func:`~splitops.models.fix.fix`.
 
     Attributes:
-        runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if only
-            rule violations were repaired.
+        runtimes: the targets of the fix, such as ``"onnxruntime"`` or ``"onnxruntime==1.28"``; empty if
+            there were none.
         model: the fixed model, of the same type as the source: an ``onnx.ModelProto`` (also for a file), an
             ``onnx_ir.Model``, or an ``OpenVINOModel``.
-        splits: every split of the source model in order, then other changed nodes. A split in a function
-            appears once for all calls.
+        splits: every split of the source model in order, then other nodes that were or should have been
+            changed. A split in a function appears once for all calls.
         findings: the errors that :func:`splitops.check` finds in the fixed model for these runtimes, except
             the reasons of the unfixable splits.
         untested: the targets that were not tested: their limits are only documented.

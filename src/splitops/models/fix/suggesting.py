@@ -26,8 +26,8 @@ def suggest(
 ) -> Suggestion:
     """Try to fix a model for ``targets``, and return a suggestion based on the result.
 
-    Without targets, fix it for the runtimes whose limits in ``findings`` can all be fixed. If there are none,
-    fix it for the installed runtime.
+    Without targets, fix it for the runtimes whose limits in ``findings`` can all be fixed, but leave out
+    runtimes with unfixable splits. If none remains, fix it for the installed runtime.
     """
     named = targets or load_targets(_find_fixable_runtimes(findings) or installed_runtimes(model))
     try:

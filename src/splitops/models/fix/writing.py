@@ -40,7 +40,7 @@ _ANY_SIZE: Final = 1 << 62
 _BOUNDS_AS_INPUTS: Final = 10
 """The first opset in which Slice reads its bounds from inputs."""
 _LENGTHS_AS_INPUT: Final = 13
-"""The first opset in which Split reads its lengths from an input."""
+"""The opset from which on the lengths of a Split are always an input."""
 _COMPUTED_LENGTHS: Final = "a few nodes that compute the lengths from the size of the axis"
 _COMPUTED_BOUNDS: Final = "a few nodes that compute the bounds"
 _POSITIONS: Final = "the positions of each part, with 8 bytes for each entry of the axis"
@@ -318,8 +318,8 @@ class FixWriter:
     def _slice_two_axes(self, node: ir.Node, way: Way, size: int) -> None:
         """Write Slices that also select all of a second axis, so that onnxruntime does not fuse them.
 
-        GatherSliceToSplitFusion turns Slices that partition one axis into a Split with 32-bit lengths. It
-        interprets an end of 2^31 - 1 as the end of the axis.
+        GatherSliceToSplitFusion turns Slices that partition one axis into a Split with 32-bit lengths. In
+        onnxruntime, a Slice with an end of 2^31 - 1 ends at the end of the axis.
         """
         data = node.inputs[0]
         shape = None if data is None else find_shape(data)

@@ -19,7 +19,8 @@ from splitops.models.split_nodes.ways import get_first_way
 class Quirk:
     """A wrong optimisation of a runtime.
 
-    The limit that refers to it, in the file of a target, lists the affected releases, the source and a case.
+    The limit that refers to it, in the file of a target, lists the affected releases, the source and usually
+    a case.
 
     Attributes:
         name: name that limits refer to.

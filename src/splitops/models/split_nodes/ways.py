@@ -159,7 +159,7 @@ def get_first_way(
 ) -> Way:
     """Return the first way of :func:`iter_ways` that a conversion may use.
 
-    In OpenVINO, and for a split that returns a sequence, a conversion writes only one node.
+    In OpenVINO, and for a split that returns a sequence, a conversion writes only a single split node.
 
     Raises:
         RuleError: as for :func:`iter_ways`; or there is no way to write the split node. The error then names
