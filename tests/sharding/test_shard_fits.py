@@ -178,7 +178,7 @@ def test_the_command_lists_64_numbers(model, tmp_path):
     done = runner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["8", "repeats", *["rule", "1:", "each", "unit", "is", "on", "4", "ranks"]] in lines
+    assert ["8", "repeats", *["rule", "1:", "units", "are", "on", "up", "to", "4", "ranks"]] in lines
     assert [
         line[0] for line in lines if line and line[0].isdigit() and line[1:2] and line[1] in VERDICTS
     ] == [str(n) for n in range(1, 65)]

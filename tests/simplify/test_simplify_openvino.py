@@ -167,6 +167,23 @@ def test_one_part_is_the_data() -> None:
     assert found.nodes_after == 1
 
 
+@pytest.mark.parametrize("declared", [1, 2])
+def test_parts_without_a_port_keep_their_split(declared: int) -> None:
+    """OpenVINO runs a Split with fewer ports than parts."""
+    make = Make()
+    data, axis = make.input("6,4"), make.builder.const(0)
+    parts = make.builder.layer("Split", [data, axis], {"num_splits": 3}, outputs=declared)
+    made = make.concat(0, *parts) if declared > 1 else parts[0]
+    model = make.outputs(make.moved(made))
+    (name,) = (each.name for each in splitops.session(model, "reference").inputs)
+    feeds = {name: np.arange(24, dtype=np.float32).reshape(6, 4)}
+    wanted = splitops.run(model, feeds, engine="reference")
+    found = splitops.run(simplify(model), feeds, engine="reference")
+    for one, other in zip(wanted.values(), found.values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.size == 8 * declared
+
+
 def test_all_parts_but_one_are_empty() -> None:
     make = Make()
     found = simplified(make.outputs(make.moved(make.variadic(make.input("4,6"), 1, [0, -1, 0])[1])))

@@ -63,8 +63,8 @@ class SplitFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether the parts certainly cover the axis. Only ceil splits are assumed to omit parts."""
-        if self.division.rule is not SizeRule.CEIL or self.division.count == len(self.parts):
+        """Whether the parts certainly cover the axis, although a node may have fewer outputs than parts."""
+        if self.division.rule not in (SizeRule.EVEN, SizeRule.CEIL) or self.division.count == len(self.parts):
             return True
         return self.sizes is not None and sum(self.sizes) == self.size
 

@@ -545,7 +545,8 @@ class _Search:
                 yield way
                 if sum(self.facts.sizes) <= _MAX_POSITIONS:
                     yield replace(way, kind=Kind.GATHERS)
-                self.reasons[Kind.GATHERS] = f"its parts have more than {_MAX_POSITIONS} positions"
+                else:
+                    self.reasons[Kind.GATHERS] = f"its parts have more than {_MAX_POSITIONS} positions"
             else:
                 self.reasons |= dict.fromkeys((Kind.SLICES, Kind.GATHERS), _UNKNOWN_SIZES)
             return
