@@ -78,12 +78,11 @@ class Where:
     """
 
     model: str | None = None
-    """Path of the model file as the caller passed it, or the name of the graph when an ONNX model is run
-    from memory."""
+    """Path of the model file, or the name of the graph when an ONNX model is run from memory."""
     graph: str | None = None
     """Path of the subgraph or function in the model; None for the main graph."""
     node: str | None = None
-    """Name of the node or layer."""
+    """Name of the node or layer, or ``Op -> output`` with its first named output if an ONNX node has none."""
     input: str | None = None
     """Name of the operator's input."""
     attribute: str | None = None
@@ -101,11 +100,11 @@ class Where:
 
 
 NOWHERE = Where()
-"""The location of errors in calls, which have no model."""
+"""The location of errors that concern no model, such as those in calls."""
 
 
 class SplitError(ValueError):
-    """Base class of all errors that splitops raises on purpose.
+    """Base class of the exceptions of splitops about arguments, models, files and shard plans.
 
     Attributes:
         where: location of the error.
@@ -144,11 +143,11 @@ class ModelError(SplitError):
 
 
 class FileError(SplitError):
-    """A tensor file cannot be read, split, merged or written: it is malformed, changed or already exists."""
+    """A tensor file cannot be read, split, merged or written, for example because it is malformed."""
 
 
 class PlanError(SplitError):
-    """A shard plan cannot be read or applied: it is malformed, or would split a unit such as a head."""
+    """A shard plan cannot be read or applied, for example because it would split a unit such as a head."""
 
 
 class RuleError(SplitError):
@@ -158,7 +157,7 @@ class RuleError(SplitError):
     ``lengths.*`` rules.
 
     Attributes:
-        operator: operator and version, for example ``"Split-18"``.
+        operator: operator and version, for example ``"Split-18"``; without a version if none was selected.
         rule: the broken :class:`Rule`.
         got: clause with the actual values.
         expected: clause with the requirement of the rule.
@@ -195,11 +194,11 @@ data (4, 6) has size 6
 
 
 class AxisError(RuleError):
-    """``axis.*``: the axis is out of range, or has a wrong rank or dtype."""
+    """``axis.*``: the axis is absent or out of range, or has a wrong rank or dtype."""
 
 
 class LengthsError(RuleError):
-    """``lengths.*``: the lengths contradict the data, the outputs or their own constraints."""
+    """``lengths.*``: the lengths are absent, or contradict the data, the outputs or their own constraints."""
 
 
 class PartsError(RuleError):
@@ -211,7 +210,7 @@ class ChunkError(RuleError):
 
 
 class RemainderError(RuleError):
-    """``remainder.*``: the -1 of ``split_lengths`` is repeated or would be negative."""
+    """``remainder.*``: there is more than one -1, or the other lengths sum to more than the axis size."""
 
 
 class KeepdimsError(RuleError):
@@ -223,11 +222,11 @@ class TypeUnsupportedError(RuleError):
 
 
 class OutputsError(RuleError):
-    """``outputs.*``: the node declares more or fewer outputs than the operator has."""
+    """``outputs.*``: the node declares a number of outputs that the operator cannot have."""
 
 
 class OperatorError(RuleError):
-    """``op.*``: the operator, or an attribute or input that is set, does not exist in this opset."""
+    """``op.*``: the operator, or an attribute or input, is not in this opset, or the opset is invalid."""
 
 
 _FAMILIES: dict[str, type[RuleError]] = {
@@ -309,7 +308,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def without_passwords(text: str) -> str:
-    """Remove user names, passwords and tokens from the URLs in a text, since messages end up in logs.
+    """Replace user names and passwords before the ``@`` of URLs by ``...``, since messages end up in logs.
 
     Examples:
         >>> without_passwords("cannot read ftp://me:secret@host/x.npy")

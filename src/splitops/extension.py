@@ -5,7 +5,8 @@ Documents: :func:`parse_json` and :func:`parse_toml` parse hostile text with lim
 :func:`read_values` convert dataclasses. Files: :func:`read_bounded` reads a file with a size limit, and
 :class:`StagedFiles` writes a set of files atomically. Models: :class:`Builder` builds an OpenVINO IR, and
 :func:`to_bytes` serialises it. Commands: :class:`Command` reports errors as ``splitops`` does, and
-:func:`run_command` runs it. The other names are options, argument types and output functions of commands.
+:func:`run_command` runs it. The other names are types of OpenVINO models and outputs, and options,
+argument types, input and output functions of commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Backend for arrays in CPU memory that only support DLPack. They are split as NumPy arrays.
 
-Their library may not be able to slice them, so the parts are NumPy arrays that share their memory.
+Their library may not be able to slice them, so the parts are NumPy arrays. Views share the memory of the
+data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Backend for JAX: one ``lax.split`` for all parts, which works under jit, grad, vmap and shape polymorphism.
 
-JAX arrays are immutable, so ``out=`` is not possible, and the compiler decides about sharing memory.
+JAX arrays are immutable, so ``out=`` is not possible, and the compiler decides whether parts share memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of the buffers in ``out=``: that they match their parts and do not overlap.
 
-Memory of any device is represented by NumPy arrays with the same address, shape and strides. They are never
-read.
+Memory of other libraries, on any device, is represented by NumPy arrays with the same address, shape and
+strides. They are never read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_buffers(plan: SplitPlan, out: Sequence[Any], kind: Any, data: Any) -> 
 
 
 def check_disjoint(data: Array, out: Sequence[Array]) -> None:
-    """Raise ArrayError if a buffer overlaps the data, itself or another buffer."""
+    """Raise ArrayError if a buffer overlaps the data or another buffer, or may overlap itself."""
     for index, buffer in enumerate(out):
         if _may_overlap_itself(buffer):
             raise ArrayError(f"elements of out[{index}] share memory with each other")
@@ -101,7 +101,7 @@ class _Memory:
 def make_placeholder(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Array:
     """Make an array with the given memory layout, whose elements must not be read.
 
-    Strides are in bytes. The address of an empty tensor may be 0.
+    Strides are in bytes. If an extent is 0, the address, which may be 0, and the strides are ignored.
     """
     if 0 in shape:
         return np.empty(shape, f"V{itemsize}")

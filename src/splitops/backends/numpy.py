@@ -1,4 +1,4 @@
-"""Backend for NumPy: views by slicing, copies by the native core."""
+"""Backend for NumPy: views and copies by the native core, or by NumPy for instances of subclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splitting by slicing, which every array library supports."""
+"""Splitting by slicing, which most array libraries support."""
 
 from __future__ import annotations
 

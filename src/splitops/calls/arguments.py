@@ -35,7 +35,7 @@ _READABLE: Final = (int, float, str, list, tuple, range, np.ndarray, np.generic,
 def bind_call(
     schema: OperatorSchema, data: Fact, arguments: Mapping[str, Any], unknown: Sequence[str] = ()
 ) -> Binding:
-    """Bind a call: pass each argument as the attribute or input that this operator version has for it.
+    """Bind a call: pass each argument as the attribute, input or number of outputs that it sets.
 
     None means that an argument is absent; in a list of lengths, it means an unknown length. For a name in
     ``unknown``, None means that the argument is set but its value is unknown.
@@ -158,9 +158,9 @@ def resolve_array(data: Any) -> tuple[Any, Backend]:
 def as_array(data: Any, what: str = "data") -> Any:
     """Convert data to an array if NumPy can do so without loss.
 
-    Arrays of every library are returned unchanged. Nested lists, numbers, a ``range``, and objects with a
-    buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged. ``what`` names the
-    data in errors.
+    Arrays of every library are returned unchanged. Nested lists, numbers, strings, a ``range``, and objects
+    with a buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged. ``what``
+    names the data in errors.
 
     Raises:
         ArrayError: NumPy cannot convert the data, or would change values.

@@ -1,4 +1,4 @@
-"""Code shared by the functions in :mod:`splitops.onnx` and :mod:`splitops.openvino`, with their caches."""
+"""Code shared by the functions in :mod:`splitops.onnx` and :mod:`splitops.openvino`, and :func:`plan`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def plan(
 
 
 def _call_function(self: Any, /, *args: Any, **kwargs: Any) -> Parts:
-    """Call the wrapped function. Only tracers see this: the native core itself uses cached plans."""
+    """Call the wrapped function. Only tracers and ``inspect`` find this: the native core does not call it."""
     parts: Parts = self.__wrapped__(*args, **kwargs)
     return parts
 

@@ -39,11 +39,11 @@ _MEANT: Final = {
         ("indices_or_sections", "num_or_size_splits", "split_size_or_sections"), LENGTHS + _COUNTS
     ),
 }
-"""The parameters that another library's parameter name may mean."""
+"""The parameters that a parameter name of another library or operator may mean."""
 
 
 def make_attribute_error(module: str, name: str) -> AttributeError:
-    """Make the error for a name that a module does not have, with a hint.
+    """Make the error for a name that a module does not have, with a hint if there is one.
 
     Examples:
         >>> str(make_attribute_error("splitops", "split"))
@@ -55,7 +55,7 @@ def make_attribute_error(module: str, name: str) -> AttributeError:
 
 
 def add_hints(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls ``body``, and adds a hint to the TypeError if the arguments are wrong."""
+    """Return a function that calls ``body``, and may add a hint to the TypeError for wrong arguments."""
 
     def call_with_hint(*args: Any, **named: Any) -> Any:
         try:

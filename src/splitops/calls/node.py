@@ -1,4 +1,4 @@
-"""Execution of single operators, each given as a node of a model."""
+"""Execution of single split operators, each given as a node of a model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_only(value: _T) -> _T:
 
 
 class NodeSplit:
-    """Runs a split node of a model. Calls with equal types, shapes, axis and lengths share a cached plan.
+    """Runs a split node of a model. Small plans are cached by dtypes, shapes, axis and lengths.
 
     ``attributes`` are integers or sequences of integers. ``outputs`` is the number of outputs that the node
     declares, or None.
@@ -123,7 +123,7 @@ def evaluate(
     where: Where | None = None,
     types: Sequence[ElementType | None] | None = None,
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Run one operator, given as a node of a model.
+    """Run one split operator, given as a node of a model.
 
     ``types`` are element types that dtypes cannot express, such as OpenVINO's nf4 in uint8. The parts are
     views: one per output, or per element of the sequence.
@@ -146,7 +146,8 @@ _OBSERVER: Final[ContextVar[Observer | None]] = ContextVar("observer", default=N
 def observe_splits(observer: Observer) -> Iterator[None]:
     """Call ``observer`` with the request and the plan of every split in the block, before the data is split.
 
-    Only splits by :class:`NodeSplit` in the same context are observed.
+    Only splits by :class:`NodeSplit` in the same context are observed. In a nested block, only the inner
+    observer is called.
     """
     token = _OBSERVER.set(observer)
     try:

@@ -22,13 +22,13 @@ MAX_REMEMBERED: Final = 256
 
 
 class PlanCache(dict[tuple[Any, ...], _Value]):
-    """Cache of call results, keyed by the arguments that determine them. It is cleared when it is full."""
+    """Cache of plans, keyed by the arguments that determine them. It is cleared when it is full."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
 
     def keep(self, key: tuple[Any, ...], value: _Value) -> None:
-        """Store a result, after clearing the cache if it is full."""
+        """Store a value, after clearing the cache if it is full."""
         if len(self) >= self._most:
             self.clear()
         self[key] = value
@@ -78,8 +78,8 @@ def _call_key(
 ) -> tuple[Any, ...] | None:
     """Return the cache key of a call, or None if the call cannot be cached.
 
-    Each argument must be None, an integer, or a short list or array of integers. The dtype and the shape of
-    the data must be known.
+    Each argument must be None, an integer, or a short list, tuple or array of integers. The dtype and the
+    shape of the data must be known.
     """
     try:
         key: list[Any] = [id(schema), id(backend), type(data), data.dtype, backend.get_shape(data)]
@@ -106,7 +106,7 @@ def cache_calls(
     """Return a function that caches the plans of calls of ``body``, an operator's function.
 
     Calls are equal if their data have the same type, element type and shape, and their arguments are the same
-    integers or lists of integers. All other calls run ``body``. ``names`` are its parameters, the data first,
+    integers or lists of integers. Other calls run ``body``. ``names`` are its parameters, the data first,
     and ``defaults`` are the default values of the operator's arguments.
     """
     plans: PlanCache[SplitPlan] = PlanCache()

@@ -1,7 +1,8 @@
 """Plans with sizes that a library keeps symbolic while it traces: torch's SymInt, JAX's shape polymorphism.
 
-Symbolic sizes support Python's arithmetic and comparisons, and the library records a condition for each
-comparison. The size rules of :mod:`splitops.spec.sizes.arithmetic` therefore apply to them unchanged.
+Symbolic sizes support Python's arithmetic and comparisons. For a comparison, torch records a condition, and
+JAX raises an error if it has no single answer. The size rules of :mod:`splitops.spec.sizes.arithmetic`
+therefore apply to them unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from splitops.splitting.binding import Binding, Fact
 
 @dataclass(frozen=True)
 class SymbolicPlan(SplitPlan):
-    """A plan with some sizes that are symbolic integers of a library."""
+    """A plan whose sizes may be symbolic integers of a library. Unknown sizes in ``shape`` are None."""
 
     shape: tuple[Any, ...]
     axis: int
@@ -42,8 +43,8 @@ def hide_symbols(
 ) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
     """Return arguments that binding can check, and the lengths if any of them is symbolic, or None.
 
-    Binding gets symbolic lengths as unknown (None). A symbolic axis, count or chunk is specialised: it
-    determines the number of parts.
+    Binding gets symbolic lengths as unknown (None). A symbolic axis, number of parts or chunk size is
+    specialised.
     """
     names, lengths = {source.name for source in schema.lengths}, None
     known: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Splits under ``torch.compile``: the arguments are checked while tracing, and aten operators are traced.
+"""Splits under ``torch.compile``: known arguments are checked while tracing, and aten operators are traced.
 
 With ``out``, ``splitops::split_into`` is traced instead, except for export. This module is imported only
 while torch.compile traces.

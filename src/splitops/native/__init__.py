@@ -52,8 +52,9 @@ Plan = _implementation.Plan
 set_calls = _implementation.set_calls
 """Sets the ``__call__`` of plans and functions: ``set_calls(plan, function)``.
 
-The compiled core executes calls that it supports, such as a plan on an exact array of its shape, and calls
-these functions otherwise. Tracers and `inspect` find them as ``__call__``.
+The compiled core executes calls of plans that it supports, such as on an exact array of the plan's shape, and
+calls the given ``plan`` otherwise. It never calls ``function``. Tracers and `inspect` find both as
+``__call__``.
 """
 
 Function: Any = getattr(_implementation, "Function", None)
@@ -61,13 +62,15 @@ Function: Any = getattr(_implementation, "Function", None)
 
 In ``Function(function, planner, names, defaults, positional)``, ``names`` are the function's parameters: the
 array first, ``copy`` and ``out`` last. ``defaults`` are the defaults of the last parameters, and
-``positional`` is the number of positional ones. A call that can be cached calls ``planner(array, ...)``, with
-all values before ``copy``, once for its `Plan`, and runs the plan. Every other call runs the function.
+``positional`` is the number of positional ones. A call that can be cached runs its `Plan`. If that is not in
+the cache, it comes from ``planner(array, ...)``, with all values before ``copy``. Every other call runs the
+function.
 
-A call can be cached if the data is an exact `np.ndarray` (no subclass) without Python objects, and each
-other value is exactly `None`, an `int` that fits into 64 bits, a `list` or `tuple` of exact `int`, or an
-exact array of int64 or int32 of rank 0 or 1. Calls with other values, such as `True` or `1.0`, cannot. The
-cache key includes the dtype object, rank and extents of the data. The cache is bounded and thread-safe.
+A call can be cached if the data is passed by position and is an exact `np.ndarray` (no subclass) whose dtype
+is not object, and each value between the data and ``copy`` is exactly `None`, an `int` that fits into 64
+bits, a `list` or `tuple` of exact `int`, or an exact array of int64 or int32 of rank 0 or 1. Calls with other
+values, such as `True` or `1.0`, or with many lengths, cannot. The cache key includes the dtype object, rank
+and extents of the data. The cache is bounded and thread-safe.
 """
 
 
@@ -77,14 +80,16 @@ def get_instruction_set() -> str | None:
 
 
 def set_num_threads(n: int | None) -> None:
-    """Set the number of threads for a large copy, including the caller's.
+    """Set the maximum number of threads for a large copy, including the caller's.
+
+    Without the compiled core, each copy uses one thread.
 
     Args:
         n: the number; None restores the default: ``SPLITOPS_NUM_THREADS`` from the environment or, without
             it, the number of processors that CPU affinity and control groups permit.
 
     Raises:
-        TypeError: ``n`` is not an int.
+        TypeError: ``n`` is neither an int nor None.
         ValueError: ``n`` is not in [1, 1024].
 
     Examples:
@@ -104,7 +109,7 @@ def set_num_threads(n: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """Return the number of threads for a large copy, including the caller's.
+    """Return the maximum number of threads for a large copy, including the caller's.
 
     Examples:
         >>> import splitops
@@ -118,11 +123,11 @@ def pool_limit(bytes: int | None = None) -> int:
     """Return the maximum idle bytes of the pool of output memory, after setting it if ``bytes`` is an int.
 
     Args:
-        bytes: the new limit. Idle memory beyond it is freed at once; 0 keeps nothing. The default is an
-            eighth of the memory of this process, at most 512 MiB.
+        bytes: the new limit. Idle memory beyond it is freed at once; 0 keeps nothing. None leaves the limit
+            unchanged: initially an eighth of the memory that this process may use, at most 512 MiB.
 
     Raises:
-        TypeError: ``bytes`` is not an int.
+        TypeError: ``bytes`` is neither an int nor None.
         ValueError: ``bytes`` is negative or does not fit into 63 bits.
 
     Examples:

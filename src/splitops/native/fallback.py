@@ -114,7 +114,8 @@ class Plan(SplitPlan):
         """Return the parts of an exact array as independent, C-contiguous, writeable arrays.
 
         The compiled core allocates the parts of one call together, each aligned to 64 bytes. From 32 KiB on,
-        the memory comes from a pool, to which it returns when the last part is freed.
+        the memory comes from a pool, to which it returns when the last part is freed. NumPy allocates parts
+        with objects or variable-width strings.
 
         Args:
             array: an array of the plan's shape.
@@ -166,10 +167,11 @@ class Plan(SplitPlan):
         """Copy the parts into given arrays if these are certain to match and to share no memory.
 
         Only the address bounds of the arrays are compared, so interleaved arrays are not filled. Without the
-        compiled core, no arrays are filled. ``out`` may contain objects of any type.
+        compiled core, no arrays are filled. ``out`` may be, and may contain, an object of any type.
 
         Returns:
-            The arrays in ``out``, or None if nothing was written.
+            The arrays in ``out``, in a tuple or, for plans with ``sequence``, in a list; None if nothing was
+            written.
         """
         self._check_array(array)
         return None

@@ -22,7 +22,7 @@ Failure = tuple[bool, int, int, int]
 
 _LONG_RUN: Final = 64 << 10
 _READ: Final = 1 << 20
-"""Bytes that are read at a time, so that they are still in the caches when they are moved."""
+"""Bytes that are read at a time, so that they are still in the caches when they are copied to the block."""
 _TICK: Final = 0.05
 _MAX_BYTES: Final = 1 << 60  # a block must fit in memory
 

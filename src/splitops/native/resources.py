@@ -1,7 +1,7 @@
 """The processors and the memory that this process may use.
 
-They are limited by the affinity mask and the control groups of the process, so that a container with two of
-64 processors gets two threads.
+They are limited by the affinity mask and the control groups (version 2) of the process, so that a container
+with two of 64 processors gets two threads.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def count_threads() -> int:
 
 
 def read_memory_limit(root: Path = _CGROUP_ROOT, own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes of memory that this process may use: all RAM, or the limit of its control groups."""
+    """Return the bytes of memory that this process may use: all RAM, or the limit of its control groups.
+
+    If the size of the RAM is unknown, as on Windows, return 16 TiB.
+    """
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system

@@ -83,11 +83,12 @@ def split(
     Args:
         data: array of rank 1 or more, of an element type that the version supports. Nested lists of numbers
             become a NumPy array.
-        split: size of each part, int64. Split-1 requires the floating-point type of the data, or a list of
-            integers for the attribute.
+        split: size of each part, int64. For Split-1, integers set the attribute; the input must have the
+            floating-point type of the data.
         axis: axis to split, in [-rank, rank - 1].
         num_outputs: since opset 18, the attribute: parts have size ceil(D / num_outputs) until the axis of
-            size D ends. Before, the number of outputs that the node declares, which must divide the axis.
+            size D ends. Before, the number of outputs that the node declares, which must divide
+            the axis or, with ``split``, be the number of lengths.
         opset: opset that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
@@ -103,7 +104,8 @@ def split(
             ``lengths.count``, ``lengths.value``, ``lengths.conflict``, ``lengths.missing``.
         PartsError: ``parts.divisible`` (below opset 18), ``parts.count``.
         OperatorError: ``op.version``.
-        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
+        ArrayError: ``out`` does not match the parts, overlaps, is unsupported, or contradicts ``copy=False``;
+            or ``data`` is not an array of a known library.
 
     Examples:
         >>> import numpy as np
@@ -165,7 +167,7 @@ def split_to_sequence(
         split: one size for all parts (the last may be smaller), or the size of each part; int32 or int64.
             None means parts of size 1.
         axis: axis to split, in [-rank, rank - 1].
-        keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
+        keepdims: 0 removes the axis from the parts if ``split`` is None; 1 keeps it.
         opset: opset that selects the version; None for the newest.
         copy: None or False returns views of ``data`` if its library has them; True returns contiguous copies.
         out: arrays with the exact shapes and dtype of the parts, which must not overlap ``data`` or each
@@ -182,8 +184,9 @@ def split_to_sequence(
             ``lengths.value``.
         ChunkError: ``chunk.positive``.
         PartsError: ``parts.count``: there are more parts than a call can return.
-        OperatorError: ``op.version``: the opset is below 11.
-        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
+        OperatorError: ``op.version``: the opset is below 11 or not an integer.
+        ArrayError: ``out`` does not match the parts, overlaps, is unsupported, or contradicts ``copy=False``;
+            or ``data`` is not an array of a known library.
 
     Examples:
         >>> import numpy as np
@@ -266,12 +269,12 @@ def infer_split_to_sequence(
         split: one size for all parts; or the size of each part, with None for an unknown size. None means
             parts of size 1.
         axis: axis to split, or None if it is unknown.
-        keepdims: 0 removes the axis from parts of size 1. Ignored if ``split`` is set.
+        keepdims: 0 removes the axis from the parts if ``split`` is None; 1 keeps it.
         opset: opset that selects the version; None for the newest.
 
     Returns:
-        The shape of all elements, and their number. If there are no elements, the shape follows from the
-        size rule.
+        The shape of all elements, and their number. If there are no elements and the axis is kept, its size
+        is ``split`` or 1, or None if ``split`` is an empty list.
 
     Raises:
         RuleError: no valid result is possible; see :func:`splitops.onnx.split_to_sequence`.

@@ -64,7 +64,7 @@ class SplitopsModel(BackendRep):
 class SplitopsBackend(Backend):
     """Backend with the Split and SplitToSequence of splitops, and all other operators of onnx's evaluator.
 
-    ``engine="onnxruntime"`` and further options are passed to :func:`splitops.session`.
+    ``prepare`` and ``run_model`` pass options such as ``engine="onnxruntime"`` to :func:`splitops.session`.
 
     Examples:
         >>> import numpy as np
@@ -116,7 +116,8 @@ class SplitopsBackend(Backend):
             inputs: values by name, or a sequence in the order of the node, with None for an absent input.
             device: ``"CPU"``.
             outputs_info: ignored.
-            **kwargs: ``opset_version``, the opset that selects the operator version, by default the newest.
+            **kwargs: ``opset_version``, the opset that selects the operator version, by default the newest of
+                the installed onnx.
 
         Returns:
             The named outputs, in the order of the node.

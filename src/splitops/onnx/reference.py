@@ -27,7 +27,8 @@ def get_reference_ops() -> list[type[OpRun]]:
     """Return Split and SplitToSequence for ``ReferenceEvaluator(model, new_ops=...)``.
 
     Each class implements all versions, and runs the one of the opset that the graph imports. onnx passes
-    ``new_ops`` to the main graph and its subgraphs, but not to model-local functions; ``splitops.run`` does.
+    ``new_ops`` to the main graph and its subgraphs, but not to model-local functions; ``splitops.run`` covers
+    these, too.
 
     Returns:
         Subclasses of ``onnx.reference.op_run.OpRun``, the same ones in each call. Their outputs are read-only
@@ -100,6 +101,8 @@ def _make_classes() -> tuple[type[OpRun], ...]:
 
 def read_node_attributes(node: NodeProto, linked: Mapping[str, Any] | None = None) -> dict[str, object]:
     """Return the attributes of a split node: numbers or lists of numbers, which binding checks later.
+
+    Raise ModelError if the node sets an attribute of another type.
 
     ``linked`` has the attributes of the function call, to which attributes in the function's body refer. An
     attribute that refers to a missing one is absent.

@@ -66,11 +66,12 @@ def split(
         The parts. Their concatenation along the axis is the data.
 
     Raises:
-        TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
+        TypeUnsupportedError: ``type.unsupported``, for example for complex numbers.
         AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
         PartsError: ``parts.divisible``, ``parts.count``.
-        OperatorError: ``op.version``: the operation set does not have the operator.
-        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
+        OperatorError: ``op.version``: ``opset`` is below 1 or not an integer.
+        ArrayError: ``out`` does not match the parts, overlaps, is unsupported, or contradicts ``copy=False``;
+            or ``data`` is not an array of a known library.
 
     Examples:
         >>> import numpy as np
@@ -135,13 +136,14 @@ def variadic_split(
         The parts. Their concatenation along the axis is the data.
 
     Raises:
-        TypeUnsupportedError: ``type.unsupported``, such as complex numbers.
+        TypeUnsupportedError: ``type.unsupported``, for example for complex numbers.
         AxisError: ``axis.range``, ``axis.rank``, ``axis.dtype``.
         LengthsError: ``lengths.sum``, ``lengths.negative``, ``lengths.rank``, ``lengths.dtype``,
             ``lengths.count``, ``lengths.value``.
         RemainderError: ``remainder.negative``, ``remainder.repeated``.
-        OperatorError: ``op.version``: the operation set does not have the operator.
-        ArrayError: ``out`` has wrong shapes or dtypes or overlaps, or the library of the array is unknown.
+        OperatorError: ``op.version``: ``opset`` is below 1 or not an integer.
+        ArrayError: ``out`` does not match the parts, overlaps, is unsupported, or contradicts ``copy=False``;
+            or ``data`` is not an array of a known library.
 
     Examples:
         >>> import numpy as np

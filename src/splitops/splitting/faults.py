@@ -40,7 +40,7 @@ def find_faults(
     ``first`` is the error of the split if the caller has bound it already.
 
     Returns:
-        The errors, beginning with the one that :func:`bind` raises; empty if the split is valid.
+        The errors, beginning with the one that :func:`bind` or inference raises; empty if the split is valid.
 
     Examples:
         >>> from splitops.spec.operators import schema
@@ -150,7 +150,10 @@ class _Arguments:
         return replace(self, inputs=inputs)
 
     def _hide_invalid_lengths(self, source: ValueSource, error: RuleError) -> Fact:
-        """Return the facts about lengths, after making those unknown that break the rule of ``error``."""
+        """Return the facts about lengths, with those unknown that break the rule of ``error``.
+
+        For ``lengths.value``, only the first such length becomes unknown.
+        """
         fact = self._get_fact(source)
         if not isinstance(fact.value, tuple):
             return replace(fact, value=None)

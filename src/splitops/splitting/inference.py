@@ -26,7 +26,8 @@ class Inference:
     """Inferred outputs of a split, and the shape that it implies for its input.
 
     Attributes:
-        data: shape of the data, narrowed to valid sizes; None if the rank is unknown.
+        data: shape of the data; if only one axis can be split, that axis is narrowed to valid sizes. None if
+            the rank is unknown.
         parts: shape of each part, in order, with None for unknown ranks; None if the number of parts is
             unknown, or the operator returns a sequence.
         element: common shape of all parts of a sequence; None if its rank is unknown, or the operator does

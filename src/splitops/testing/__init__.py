@@ -21,9 +21,9 @@ Describe the array library, and inherit the suite in a test module::
         def library(self):
             return MyLibrary()
 
-The suite tests everything that the backend's ``capabilities`` declare. If ``out=`` is not declared, it must
-be rejected. A backend fails if it returns a wrong part, copies instead of returning views, or fills
-overlapping buffers.
+The suite tests the views, copies, ``out=``, gradients and compilers that the backend's ``capabilities``
+declare. If ``out=`` is not declared, it must be rejected. A backend fails if it returns a wrong part, copies
+instead of returning declared views, or fills overlapping buffers.
 """
 
 from __future__ import annotations

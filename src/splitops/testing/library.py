@@ -22,7 +22,7 @@ class Library:
     name: str = ""
     """Name in reports."""
     element_types: Sequence[str] = ("float32", "float64", "int8", "int32", "int64", "bool")
-    """Element types of its arrays, as names in ``splitops.spec.elements.types.ELEMENT_TYPES``."""
+    """Element types of its arrays to test, as names in ``splitops.spec.elements.types.ELEMENT_TYPES``."""
 
     def make(self, array: Array) -> Any:
         """Return an array of the library with the values of ``array``, in separate memory."""
@@ -49,7 +49,7 @@ class Library:
         return True
 
     def make_buffer(self, array: Array) -> Any:
-        """Return an array for ``out=``, with the shape and dtype of ``array``."""
+        """Return an array for ``out=``, with the shape, dtype and values of ``array``."""
         return self.make(array)
 
     def make_overlapping(self, data: Any, part: Any) -> Any | None:

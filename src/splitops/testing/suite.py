@@ -26,7 +26,7 @@ _PAIR = Call(splitops.onnx.split, (4, 6), 1, (2, 4), {"split": [2, 4]})
 
 
 def _make_values(library: Library, shape: tuple[int, ...], name: str | None = None) -> Array:
-    """Return an array in which adjacent elements differ."""
+    """Return an array in which consecutive elements in C order differ."""
     dtype = library.get_numpy_dtype(name or library.element_types[0])
     numbers = np.arange(1, prod(shape) + 1)
     if dtype.kind in "OUST":

@@ -1,7 +1,7 @@
-"""Backend for PyTorch: views by aten's split, copies by the native core (CPU) or torch's kernels.
+"""Backend for PyTorch: views by aten, copies by the native core (most CPU tensors) or torch's kernels.
 
-All of these are operators that autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor
-subclasses support. The data never leaves its device.
+Autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and tensor subclasses support views and copies.
+With ``out=``, automatic differentiation is an error. The data never leaves its device.
 """
 
 from __future__ import annotations

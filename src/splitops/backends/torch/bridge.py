@@ -1,4 +1,4 @@
-"""Conversion between CPU tensors and NumPy arrays that share memory, for every dtype.
+"""Conversion between CPU tensors and NumPy arrays that share memory, for every dtype of splitops.
 
 NumPy does not have bfloat16 and float8, so these are converted to integers of the same width.
 """
@@ -16,7 +16,7 @@ _CODES: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Convert a CPU tensor to an array that shares its memory, with the same shape, strides and bytes.
 
-    A dtype that NumPy does not have becomes an integer type of the same width. A tensor that is lazily
+    bfloat16 and float8 become an integer type of the same width. A tensor that is lazily
     conjugated or negated is copied.
     """
     if tensor.requires_grad:

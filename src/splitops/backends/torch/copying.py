@@ -1,8 +1,8 @@
-"""Copies as torch operators, so that all dispatch modes, autograd and ``torch.compile`` support them.
+"""Copies as torch operators, so that dispatch modes, ``torch.compile`` and autograd can handle them.
 
 ``splitops::split_copy`` returns the parts in new memory; ``splitops::split_into`` copies them into given
-buffers. The native core copies CPU tensors, except small ones in ``split_copy``. Torch's own operators copy
-the others.
+buffers, without autograd. The native core copies most CPU tensors, but not small ones in ``split_copy``.
+Torch's own operators copy the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALL: Final = 1 << 20
 _SMALL_RUNS: Final = 1 << 16
 """The same limit for short runs."""
 _SHORT_RUN: Final = 8
-"""Maximum size in bytes of a short run, the contiguous bytes of a part. aten copies short runs slowly."""
+"""Maximum size in bytes of a short run: contiguous bytes of a part. aten copies short runs slowly."""
 
 _LIBRARY: Final = torch.library.Library("splitops", "DEF")
 _LIBRARY.define(
@@ -72,8 +72,9 @@ def split_into(
     """Copy the parts of a tensor into buffers of their shapes, dtype and device.
 
     Raises:
-        ArrayError: a buffer overlaps the data, itself or another one. Nothing is written then. Tensors
-            of wrapper subclasses are not checked, nor is a call that torch exports, traces or functionalises.
+        ArrayError: a buffer overlaps the data or another one, or may overlap itself. Nothing is written then.
+            Tensors of wrapper subclasses are not checked, nor is a call that torch exports, traces or
+            functionalises.
     """
     wrapped, compiling = is_traceable_wrapper_subclass(data), torch.compiler.is_compiling()
     if compiling and not wrapped and not torch.compiler.is_exporting():
@@ -102,7 +103,10 @@ def split_into(
 
 
 def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
-    """Return whether aten copies the parts of a CPU tensor at least as fast as the native core."""
+    """Return whether aten copies the parts of a CPU tensor at least as fast as the native core.
+
+    Also return True if the size is traced.
+    """
     elements = data.numel()
     if not isinstance(elements, int):  # a traced size: the graph must not depend on it
         return True
@@ -117,8 +121,8 @@ def _is_small(data: torch.Tensor, sizes: Sequence[int], axis: int) -> bool:
 def _needs_cpu_kernel_only(data: torch.Tensor) -> bool:
     """Return whether an operator on a strided tensor would call only CPU kernels.
 
-    That is the case if no gradient is requested and no mode, transform or tracer is active. Then torch's
-    dispatcher, which costs more than most copies, can be skipped.
+    That is the case for a CPU tensor if no gradient is requested and no mode, transform or tracer is active.
+    Then torch's dispatcher, which costs more than most copies, can be skipped.
     """
     state = torch._C
     if (
@@ -228,7 +232,7 @@ def _remember_axis(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _join_gradients(
     ctx: Any, gradients: list[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, None, None, None]:
-    """Concatenate the gradients of the parts. A part without a gradient counts as zeros."""
+    """Join the gradients of the parts. None counts as zeros, but if all are None, so is the result."""
     given = next((gradient for gradient in gradients if gradient is not None), None)
     if given is None:
         return None, None, None, None

@@ -1,8 +1,8 @@
 """Binding: check that a node or call is a valid split, and report the exact rule that it breaks.
 
 Inputs are :class:`Fact` objects, which may be incomplete. Execution, for which everything is known, therefore
-shares all rules with inference and checks. The schema is compiled once (:mod:`.compiled_schema`). The other
-modules are the steps, in order: :mod:`.node`, :mod:`.count` (which argument sets the lengths or their
+shares all rules with inference and checks. The schema is compiled once (:mod:`.compiled_schema`). The
+modules of the steps, in order, are :mod:`.node`, :mod:`.count` (which argument sets the lengths or their
 number), :mod:`.axis`, :mod:`.lengths`, :mod:`.sizes`.
 """
 
@@ -37,11 +37,12 @@ class Binding:
         data: facts about the tensor to split.
         axis: split axis, in [0, rank) if the rank is known; None if the axis is unknown.
         division: how the axis is divided; None if the lengths are unknown.
-        lengths: lengths, with None for unknown ones; None if ``division`` is set or their number is unknown.
+        lengths: lengths, with None for unknown ones; None if ``division`` is set, or if their number is
+            unknown or too large to list them.
         squeeze: whether the parts lose the axis; None if that is unknown.
-        outputs: number of declared outputs, or None if none are declared.
+        outputs: number of outputs that the node declares, or None if that is not given.
         where: location in a model.
-        lengths_shape: shape of the tensor of lengths; None if it is unknown or there is no such tensor.
+        lengths_shape: shape of the lengths, ``()`` for a chunk size; None if it is unknown or not set.
     """
 
     schema: OperatorSchema

@@ -36,7 +36,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledSchema:
-    """One operator version, compiled for binding. Attributes not listed here are those of the schema.
+    """One operator version, compiled for binding. Attributes not listed are operands of the schema.
 
     Attributes:
         data: the input that is split.

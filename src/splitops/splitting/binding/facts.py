@@ -45,5 +45,5 @@ def make_fact(array: np.ndarray[Any, Any], *, value: bool) -> Fact:
 
 
 def make_unknown_type(name: str) -> ElementType:
-    """Make a type for a dtype that neither dialect has. No operator accepts it, and messages name it."""
+    """Make a type, accepted by no operator, for a dtype that neither ONNX nor OpenVINO has."""
     return ElementType(name, bits=0)

@@ -24,7 +24,7 @@ Lengths = tuple[int | None, ...]
 def read_lengths(
     node: Node, place: Operand, data: Fact
 ) -> tuple[Division | None, Lengths | None, Shape | None]:
-    """Return the division by lengths, the lengths if some are unknown, and the shape of their tensor.
+    """Return the division by lengths, the lengths if some are unknown, and the shape of the operand.
 
     A scalar is a chunk size. At least one of the first two results is None. Both are None if the number of
     lengths is unknown or too large to list them.
