@@ -75,7 +75,7 @@ and extents of the data. The cache is bounded and thread-safe.
 
 
 def get_instruction_set() -> str | None:
-    """Return the instruction set whose kernels the compiled core uses, or None without the core."""
+    """Return the instruction set whose kernels the compiled core uses by default, or None without it."""
     return next(iter(_implementation.instruction_sets()), None)
 
 

@@ -75,7 +75,7 @@ class SplitPlan:
 
 
 class PoolStatistics(NamedTuple):
-    """Statistics of the pool of output memory, in bytes and blocks.
+    """Statistics of the pool of output memory.
 
     Calls with outputs of less than 32 KiB use the ordinary allocator and are not counted.
     """

@@ -25,9 +25,10 @@ if not TYPE_CHECKING and native.available:
 copy_extents = _implementation.copy_extents
 """``copy_extents(passes, sources, targets, moves, source_files, target_files, threads, tick)``.
 
-Executes the passes with at most ``threads`` threads. Calls ``tick(bytes)`` repeatedly in the caller's thread;
-an exception that it raises stops the copy and is raised again. If ``target_files`` is None, nothing is
-written, and the bytes are only read for their checksums. Nothing outside the lanes is written.
+Executes the passes with at most ``threads`` threads. Every 50 ms or later, ``tick(bytes)`` is called in the
+caller's thread with the number of bytes so far; an exception that it raises stops the copy and is raised
+again. If ``target_files`` is None, nothing is written, and the bytes are only read for their checksums.
+Nothing outside the lanes is written.
 
 Returns the CRC-32 of each move, row after row, and None; or no checksums and the first failure ``(writing,
 file, offset, errno)``. ``errno`` is 0 if a source ended early.

@@ -95,7 +95,7 @@ class SplitopsBackend(Backend):
         Raises:
             ModelError: the device is unknown, the model is not well formed, or an operator has no
                 implementation.
-            OperatorError: ``op.version``, see :func:`splitops.schema`.
+            RuleError: a split of the main graph is invalid in every run.
         """
         _check_device(device)
         return SplitopsModel(model, **kwargs)

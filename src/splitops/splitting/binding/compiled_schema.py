@@ -36,7 +36,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledSchema:
-    """One operator version, compiled for binding. Attributes not listed are operands of the schema.
+    """One operator version, compiled for binding. The attributes not listed are the schema
+    and its axis, lengths, count and ``keepdims`` as operands.
 
     Attributes:
         data: the input that is split.
