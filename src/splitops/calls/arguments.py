@@ -159,8 +159,8 @@ def as_array(data: Any, what: str = "data") -> Any:
     """Convert data to an array if NumPy can do so without loss.
 
     Arrays of every library are returned unchanged. Nested lists, numbers, strings, a ``range``, and objects
-    with a buffer or with ``__array__`` become NumPy arrays. Anything else is returned unchanged. ``what``
-    names the data in errors.
+    with ``__array__`` or a buffer, except bytes, become NumPy arrays. Anything else is returned unchanged.
+    ``what`` names the data in errors.
 
     Raises:
         ArrayError: NumPy cannot convert the data, or would change values.

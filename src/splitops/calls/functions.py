@@ -26,9 +26,9 @@ def define_function(name: str, domain: str) -> Callable[[_F], _F]:
     """Return a decorator that caches the plans of an operator's function.
 
     The function's parameters are the data, the operator's arguments, optionally ``opset``, then ``copy`` and
-    ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code. Calls on other
-    arrays are cached by :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function
-    itself.
+    ``out``. With the compiled core, cached calls on NumPy arrays do not run Python code, unless ``out`` has
+    buffers that Python must check. Calls on other arrays are cached by
+    :func:`splitops.calls.plan_cache.cache_calls`. All other calls run the function itself.
 
     Args:
         name: name of the operator.
