@@ -308,16 +308,22 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 def without_passwords(text: str) -> str:
-    """Replace user names and passwords before the ``@`` of URLs by ``...``, since messages end up in logs.
+    """Replace user names, passwords and queries of URLs by ``...``, since messages end up in logs.
+
+    Queries may contain signatures and tokens.
 
     Examples:
-        >>> without_passwords("cannot read ftp://me:secret@host/x.npy")
-        'cannot read ftp://...@host/x.npy'
+        >>> without_passwords("cannot read ftp://me:secret@host/x.npy?token=1")
+        'cannot read ftp://...@host/x.npy?...'
     """
-    return _PASSWORD.sub("...@", text)
+    return _QUERY.sub(r"\1...", _PASSWORD.sub("...@", text))
 
 
-_PASSWORD = re.compile(r"(?<=://)[^\s/@'\"]+@")
+_PASSWORD = re.compile(
+    r"""(?<=://)(?:[^\s/?#'"]+@"""  # up to the last @ before the path
+    r"""|[^\s/?#'":]*:(?!\d*(?:[/?#\s'"]|$))(?:(?!://)[^\s'"])*@)"""  # an unescaped / in the password
+)
+_QUERY = re.compile(r"""(?<=://)((?:(?!://)[^\s?'"])*\?)[^\s'"]+""")
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:

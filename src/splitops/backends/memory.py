@@ -51,7 +51,7 @@ def check_disjoint(data: Array, out: Sequence[Array]) -> None:
     """Raise ArrayError if a buffer overlaps the data or another buffer, or may overlap itself."""
     for index, buffer in enumerate(out):
         if _may_overlap_itself(buffer):
-            raise ArrayError(f"elements of out[{index}] share memory with each other")
+            raise ArrayError(f"elements of out[{index}] may share memory with each other")
         if np.shares_memory(buffer, data):
             raise ArrayError(f"out[{index}] overlaps data")
     # After sorting by address, only buffers whose bounds overlap need the exact test, which is slow.
