@@ -38,7 +38,8 @@ def parse_target(text: str | int) -> ConversionTarget:
 
     Raises:
         ModelError: ``text`` is not a target.
-        OperatorError: the installed onnx or OpenVINO does not have the opset (``op.version``).
+        OperatorError: the installed onnx does not have the opset, or OpenVINO has no such operation set
+            (``op.version``).
 
     Examples:
         >>> parse_target("onnx:18"), parse_target("openvino:opset8")

@@ -18,8 +18,12 @@ from splitops.spec.sizes.rules import SizeRule
 def lower_sequence(node: ir.Node, split_node: SplitNode, editor: OnnxEditor, rule: Rule) -> ir.Node:
     """Replace a SplitToSequence and the consumers of its sequence with a Split, and return the Split.
 
-    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence. If the
-    sequence has other uses or an unknown length, raise RuleError with ``rule`` and leave the graph unchanged.
+    The consumers may be SequenceAt with a constant position, SequenceLength and ConcatFromSequence.
+
+    Raises:
+        RuleError: the sequence has other uses or an unknown length (``rule``), or too many parts or none
+            (``parts.count``). The graph is unchanged.
+        ModelError: a SequenceAt reads a position outside of the sequence. The graph is unchanged.
     """
     if split_node.may_be_unbind:
         raise make_unbind_error(split_node, rule)

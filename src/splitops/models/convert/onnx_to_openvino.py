@@ -1,9 +1,9 @@
 """Conversion of an ONNX model to OpenVINO.
 
-First, every split becomes a node of domain ``openvino`` with the inputs and attributes of OpenVINO's layer.
-If all other operators mean the same in OpenVINO, the model is then written directly. Otherwise OpenVINO's
-frontend converts it. An extension creates the layers of the splits, so that the frontend's own conversion of
-splits is never used.
+First, every split is rewritten for OpenVINO: usually as a node of domain ``openvino`` with the inputs and
+attributes of OpenVINO's layer, otherwise as Slices. If all other operators mean the same in OpenVINO, the
+model is then written directly. Otherwise OpenVINO's frontend converts it. An extension creates the layers of
+the splits, so that the frontend's own conversion of splits is never used.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Status(StrEnum):
     CONVERTED = "converted"
     """The node is still one node, with another operator, other inputs or other attributes."""
     REWRITTEN = "rewritten"
-    """Several nodes compute the same values."""
+    """Other nodes compute the same values, or the sequence of a split is replaced."""
     REJECTED = "rejected"
     """splitops knows no nodes of the target that compute the same values."""
 
@@ -86,8 +86,8 @@ class Change:
 class Conversion(ModelReport):
     """Report of :func:`~splitops.models.convert.convert_with_report`, with the converted model.
 
-    The report lists *every* rejected node. :attr:`model` raises the error of the first one, so that an
-    incomplete model cannot be used by accident.
+    The report lists *every* rejected split and, if the target is ONNX, every other rejected node.
+    :attr:`model` raises the first error, so that an incomplete model cannot be used by accident.
 
     Attributes:
         target: target of the conversion, for example ``"onnx:11"``.
@@ -127,8 +127,8 @@ class Conversion(ModelReport):
         """Converted model: an ``onnx.ModelProto``, or an ``OpenVINOModel`` if the target is OpenVINO.
 
         Raises:
-            RuleError: a split is the first rejection, or the opset of the model is unknown.
-            ModelError: another node is the first rejection, or the model cannot be written.
+            RuleError: the first problem violates a rule, such as a split that the target cannot express.
+            ModelError: the first problem is another one.
         """
         if self.problem is not None:
             raise self.problem

@@ -63,9 +63,10 @@ def simplify(
     On every input that matches the declared types and shapes, the simplified model returns the same outputs
     and fails if the model fails. A split that could fail, such as one by fixed lengths of a dynamic axis, is
     never removed. A node is unchanged if it is invalid, or if a rewrite needs values that are known only at
-    run time. The rewrites run until none applies, in the main graph, in subgraphs and in model-local
-    functions. Inputs and outputs keep their names, order, types and shapes. Nodes unrelated to a split are
-    left to general simplifiers, such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
+    run time. The rewrites run until none applies, or 64 times, in the main graph, in subgraphs and in
+    model-local functions. Inputs and outputs keep their names, order, types and shapes. Except for Slices,
+    Gathers, Concats, Reshapes and Transposes, nodes unrelated to a split are left to general simplifiers,
+    such as onnxslim, and to OpenVINO, which simplifies IR when it compiles it.
 
     :func:`splitops.fix` records in the metadata that it has changed a model. Rewrites that could undo the fix
     are then off by default.
@@ -85,7 +86,7 @@ def simplify(
 
     Raises:
         ModelError: the model is not well formed, the name of a rewrite or allowance is unknown, or ``limit``
-            is not an integer.
+            is not an integer of at least 0.
 
     Examples:
         >>> import onnx.parser

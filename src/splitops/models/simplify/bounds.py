@@ -37,7 +37,9 @@ def drop_whole_axes(bounds: Mapping[int, slice], shape: Shape) -> dict[int, slic
 
 
 def compose(inner: slice, outer: slice, size: Dim) -> slice | None:
-    """Return bounds that equal ``inner`` followed by ``outer`` on an axis of ``size``, or None if unknown.
+    """Return bounds that equal ``inner`` followed by ``outer`` on an axis of ``size``.
+
+    Return None if they are unknown or if their step would be negative.
 
     Examples:
         >>> from splitops.spec.sizes.dims import UNKNOWN

@@ -70,7 +70,7 @@ def _count_bytes(content: Content) -> int:
 
 
 def split_initializers(node: ir.Node, editor: Editor) -> None:
-    """Replace a constant that only a split uses with one constant per part.
+    """Replace a constant that only a split uses with one constant per used part.
 
     The weights of a fused QKV projection become three constants of the same total size. External data is not
     copied if each part is contiguous in its file.

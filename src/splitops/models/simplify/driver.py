@@ -1,4 +1,4 @@
-"""The driver of a simplification: infer the model and apply rewrites until none applies."""
+"""The driver of a simplification: infer the model and apply rewrites until none applies, or 64 times."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def replace_model(found: Simplification, model: ModelProto | ir.Model | OpenVINO
 def rewrite(
     model: ir.Model, rewrites: Sequence[Rewriting], options: Mapping[str, Any], where: Where
 ) -> tuple[Applied, ...]:
-    """Apply rewrites with ``options`` to a model in place until none applies, and return the changes."""
+    """Apply rewrites to a model in place until none applies, or 64 times, and return the changes."""
     stages = [[r.make_pass(**options) for r in rewrites if r.final is final] for final in (False, True)]
     changes: list[Applied] = []
     first = stage = 0 if stages[0] else 1

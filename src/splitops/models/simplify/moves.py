@@ -16,7 +16,7 @@ from splitops.models.simplify.slices import find_gathered_axis
 
 _MOVERS: Final = frozenset({Role.RESHAPE, Role.TRANSPOSE})
 _LONGEST: Final = 16
-"""Maximum length of a chain that is rewritten at once, so that the work is linear in the number of nodes."""
+"""Maximum number of nodes that are traced from a node, so that the work is linear in the number of nodes."""
 
 
 def merge_reshapes(node: ir.Node, editor: Editor) -> None:

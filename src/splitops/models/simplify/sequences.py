@@ -17,12 +17,12 @@ from splitops.spec.sizes.rules import SizeRule
 def replace_sequences(node: ir.Node, editor: Editor) -> None:
     """Replace the sequence of a SplitToSequence with its data, or with a Split of the data.
 
-    SequenceLength becomes a constant or the size of the axis. ConcatFromSequence becomes the data if it
-    undoes the split, otherwise a Concat. SequenceAt becomes a Gather if the parts have size 1, otherwise a
-    part of a Split. On an axis of unknown size, the new nodes must fail if the old ones would have failed, so
-    a Gather or a Split with lengths selects the parts. The number of nodes never grows. A split node that may
-    be PyTorch's ``unbind`` (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not
-    changed.
+    SequenceLength becomes a constant or is computed from the size of the axis. ConcatFromSequence becomes the
+    data if it undoes the split, otherwise a Concat. SequenceAt becomes a part of a Split or, if parts of size
+    1 lose their axis or their number or the position is unknown, a Gather. On an axis of unknown size, the
+    new nodes must fail if the old ones would have failed, so a Gather or a Split with lengths selects the
+    parts. The number of nodes never grows. A split node that may be PyTorch's ``unbind``
+    (:attr:`splitops.models.split_nodes.split_node.SplitNode.may_be_unbind`) is not changed.
     """
     assert isinstance(editor, OnnxEditor)  # no other format has sequences
     facts, data = editor.read_split_facts(node), node.inputs[0]

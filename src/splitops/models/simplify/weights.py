@@ -20,11 +20,11 @@ from splitops.models.simplify.registry import NUMERICS
 
 
 def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) -> None:
-    """Replace a split matrix product or convolution with one product per part of its constant weights.
+    """Replace a split matrix product or convolution with one product per used part.
 
-    A constant bias, Reshapes and Transposes may be between the product and the split. A runtime may add
-    products of floats in another order if the matrix has another size. Floats are therefore rewritten only if
-    ``allow`` has ``"numerics"``; integers are exact.
+    The weights are constant, and are split instead. A constant bias, Reshapes and Transposes may be between
+    the product and the split. A runtime may add products of floats in another order if the matrix has another
+    size. Floats are therefore rewritten only if ``allow`` has ``"numerics"``; integers are exact.
     """
     data = node.inputs[0]
     kind = None if data is None else find_type(data)
