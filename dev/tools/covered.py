@@ -57,8 +57,14 @@ class Count:
         return self
 
 
-NOT_COUNTED = "tests/native/test_native_threads.py::test_another_interpreter_is_rejected_or_right"
-"""In another interpreter, coverage.py itself fails to start."""
+NOT_COUNTED = (
+    "tests/native/test_native_threads.py::test_another_interpreter_is_rejected_or_right",
+    "tests/check/test_messages.py::test_a_long_text_is_answered_soon",
+    "tests/convert/test_frontend_process.py::test_a_comparison_opens_no_socket_and_starts_no_process_but_ours",
+)
+"""Tests that coverage.py itself breaks: it does not start in another interpreter, takes time, and looks up
+the name of the machine.
+"""
 
 Counts = dict[str, Count]
 """By the path of the file below the root."""
@@ -69,7 +75,7 @@ def collect(arguments: Iterable[str]) -> None:
     for old in (*ROOT.glob(".coverage*"), *BUILD.rglob("*.gcda")):
         old.unlink()
     os.environ.setdefault("HYPOTHESIS_PROFILE", "brief")  # a line is as much covered by few examples
-    tests = ("-m", "pytest", "-q", "-n", "2", f"--deselect={NOT_COUNTED}")
+    tests = ("-m", "pytest", "-q", "-n", "2", *(f"--deselect={test}" for test in NOT_COUNTED))
     _call("-m", "coverage", "run", *tests, *arguments)
     _call("-m", "coverage", "combine", "--quiet")
 
@@ -160,11 +166,15 @@ def _share(part: int, whole: int) -> str:
 
 @dataclass
 class Reason:
-    """Why lines are not covered, and which: those of some files, with some text where it is given."""
+    """The reason why lines are not covered: those in ``files`` that match the regex ``text``.
+
+    A reason that depends on the machine ``may_be_empty``.
+    """
 
     why: str
     files: list[str]
     text: str = ""
+    may_be_empty: bool = False
     found: dict[str, set[int]] = field(default_factory=dict)
 
     def take(self, path: str, missing: set[int], source: list[str]) -> set[int]:
@@ -240,7 +250,7 @@ def main(arguments: list[str]) -> int:
     python, native, reasons = python_counts(), native_counts(), read_reasons()
     rest = explain(python | native, reasons)
     PAGE.write_text(page(python, native, reasons, rest), "utf-8")
-    empty = [reason.why for reason in reasons if not reason.found]
+    empty = [reason.why for reason in reasons if not (reason.found or reason.may_be_empty)]
     for why in empty:
         print(f"tests/uncovered.toml: nothing is left of: {why}", file=sys.stderr)
     return 1 if empty else 0

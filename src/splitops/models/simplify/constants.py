@@ -66,7 +66,9 @@ def _read_inferred(value: ir.Value) -> Content | None:
 
 def _count_bytes(content: Content) -> int:
     array, kind = content
-    return -(-array.size * kind.bits // 8) if kind.bits else sum(map(len, map(str, array.flat)))
+    if kind.bits:
+        return -(-array.size * kind.bits // 8)
+    return sum(len(text if isinstance(text, bytes) else str(text).encode()) for text in array.flat)
 
 
 def split_initializers(node: ir.Node, editor: Editor) -> None:
