@@ -21,7 +21,7 @@ Value = npt.NDArray[Any] | list[npt.NDArray[Any]]
 
 
 class CompareError(SplitError):
-    """The comparison cannot run, for example because a case is unknown or a report is malformed."""
+    """A comparison cannot run, or its report cannot be used: for example, a case is unknown."""
 
 
 class VerdictKind(StrEnum):
@@ -51,11 +51,11 @@ class State(StrEnum):
 
     OK = "ok"
     NO_RESULT = "no-result"
-    """It started, but no valid case passed."""
+    """It started, but failed all valid cases that apply to it."""
     ABSENT = "absent"
     """It is not installed."""
     FAILED = "failed"
-    """It did not start, or violated the protocol."""
+    """It did not start, or violated the protocol while it started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,8 @@ class CaseSpec:
         version: operator version; in IR the number of the opset.
         opset: opset that the model imports. None means ``version``.
         dynamic: whether the model declares the split axis without a size.
-        lengths: value of the lengths input: nested lists or a number; None if the node does not have it.
+        lengths: value of the lengths input: a number, a list or a nested list; None if the node does not have
+            the input.
         constant: whether the axis and lengths inputs of the node are constants of the model.
         outputs: names of the declared outputs. ``""`` omits one.
         special: another peculiarity of the model, a key of ``cases.models.SPECIALS``.
@@ -95,8 +96,10 @@ class Case:
     """A model, its inputs, and the result that the specification requires.
 
     Attributes:
-        operator: operator and version, such as ``"Split-18"`` or ``"openvino:VariadicSplit-1"``.
-        rule: code of the rule that an invalid case breaks, or name of the size rule of a valid one.
+        operator: operator and version, such as ``"Split-18"`` or ``"openvino:VariadicSplit-1"``;
+            ``"model"`` for a user's whole model.
+        rule: code of the rule that an invalid case breaks, or name of the size rule of a valid one;
+            ``"model"`` for a user's whole model.
         spec: the parameters that generate it; None for a user's whole model.
         model: content of the .onnx or .xml file.
         weights: content of the .bin file of an IR.
@@ -142,8 +145,8 @@ class Outcome:
         shapes: inferred dimensions of each output.
         model: path of the model that a converter or simplifier wrote.
         stage: stage at which the implementation rejected the case.
-        error: type of the exception.
-        text: message of the error.
+        error: type of the exception, or ``"error"`` if there was none.
+        text: message of the error, or another reason for the outcome.
         signal: signal that killed the process, such as ``"SIGSEGV"``.
     """
 
@@ -166,10 +169,11 @@ class Verdict:
         detail: reason, in one line.
         stage: stage at which the implementation rejected the case.
         signal: signal that killed the process.
-        got: type, shape and first values of each output.
-        confirmed: number of new processes that repeated a finding, at most :data:`REQUIRED_REPEATS`.
+        got: for wrong outputs, the type, shape and first values of each, or its inferred shape.
+        confirmed: number of new processes that had this verdict when a finding was repeated, at most
+            :data:`REQUIRED_REPEATS`.
         unstable: description of the results that differed when the finding was repeated, or None.
-        shrunk: the smallest spec with the same verdict.
+        shrunk: the smallest spec that was found with the same kind and signal, or None.
         limit: code of the limit of ``splitops check`` that documents the finding.
         known: link to the bug report of the implementation.
     """
@@ -209,7 +213,7 @@ class Verdict:
 
     @property
     def identity(self) -> tuple[str, str | None]:
-        """The kind and the signal: two verdicts with the same identity are the same finding."""
+        """The kind and the signal: two verdicts on a case with the same identity are the same finding."""
         return self.kind.value, self.signal
 
 
@@ -218,7 +222,8 @@ class ImplementationInfo:
     """An implementation from one environment with one setting: a column of the report.
 
     Attributes:
-        name: ``"onnxruntime"`` or ``"onnxruntime[threads=1]"``, with ``@release`` if there are several.
+        name: ``"onnxruntime"`` or ``"onnxruntime[threads=1]"``. If the adapter started more than once,
+            ``@RELEASE`` follows the adapter, and ``#2`` and so on follow a repeated release.
         kind: one of :data:`splitops_compare.worker.KINDS`.
         versions: releases by package, the implementation's own first.
         setting: the requested values of settings.

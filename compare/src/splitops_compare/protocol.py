@@ -1,4 +1,4 @@
-"""Encodes messages to implementations, and parses their responses and reports, checked by JSON Schemas."""
+"""Encodes messages to implementations, and parses responses and reports, which JSON Schemas check."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from splitops_compare.data import Case, CompareError, ComparisonReport, Outcome,
 from splitops_compare.worker import get_storage_dtype, pack, unpack
 
 MAX_LINE: Final = 64 << 20
-"""Maximum size of a message in bytes."""
+"""Maximum size of a message from an implementation in bytes."""
 _MAX_TENSOR: Final = 1 << 32
 _SCHEMAS: Final = {
     "report": ("report", None),
     "response": ("messages", "response"),
     "list of expectations": ("expected", None),
 }
-"""Schema of each kind of document: the name of its file, and its definition in it or None for all of it."""
+"""Schema of each kind of document: the name of its file, and a definition in it or None for its root."""
 
 
 class ProtocolError(Exception):
@@ -75,7 +75,7 @@ def encode_start(setting: Mapping[str, str]) -> bytes:
 
 
 def encode_request(case: Case, number: int, model: Path, folder: Path) -> bytes:
-    """Encode the request to run a case. Large inputs are written to files in ``folder``."""
+    """Encode the request to run a case. Large inputs, except strings, are written to files in ``folder``."""
     inputs = {
         name: pack(array, str(folder), f"input-{index}") | {"dtype": case.types[name]}
         for index, (name, array) in enumerate(case.inputs.items())
@@ -107,7 +107,8 @@ def parse_outcome(response: Mapping[str, Any], folder: Path) -> Outcome:
     """Read the outcome from a response. Large outputs are in files in ``folder``.
 
     Raises:
-        ProtocolError: a tensor is malformed or has the wrong size, or a file is missing or not in ``folder``.
+        ProtocolError: a tensor is malformed, too large or of the wrong size, or a file is missing or not in
+            ``folder``.
     """
     if "model" in response:
         _read_file_size(response["model"], folder)

@@ -3,7 +3,8 @@
     python worker.py ADAPTER.py [DESCRIPTOR]
 
 With the descriptor of a socket, it imports the modules in the adapter's ``PRELOAD`` and becomes a fork
-server: it forks a process for each request. A forked process has run no case and needs no time for imports.
+server: it forks a process for each message from the socket. A forked process has run no case and needs no
+time for these imports. If ``PRELOAD`` is empty, the server exits.
 
 It runs in the environment of the implementation, which need not have splitops: this module and the adapters
 use the standard library, NumPy, ml_dtypes if it is installed, and the implementation. An adapter is a Python
@@ -20,7 +21,7 @@ file that defines these names:
 - ``run(case)``: runs a :class:`CaseInput` and returns the result of the implementation, see :data:`KINDS`.
 
 Calls of the implementation belong in :func:`catch_rejection`, which turns their exceptions into rejections.
-Any other exception is an error of the adapter.
+Any other exception, except :class:`Rejected` and :class:`NotApplicable`, is an error of the adapter.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ KINDS: Final = ("runtime", "compiler", "inference", "checker", "converter", "sim
 - for a converter or simplifier, the new ModelProto.
 """
 _INLINE: Final = 1 << 20
-"""Maximum size in bytes of a tensor in a message. Larger tensors are written to files."""
+"""Maximum size in bytes of a tensor in a message. Larger tensors, except strings, are written to files."""
 _MAX_TEXT: Final = 2000
 
 
@@ -71,8 +72,9 @@ class CaseInput:
 
     Attributes:
         model: path of the model.
-        inputs: arrays by input name. Strings are in object arrays. Small types have the dtypes of ml_dtypes,
-            with one element per item. Types that NumPy and ml_dtypes lack are stored as unsigned integers.
+        inputs: arrays by input name. Strings are in object arrays. Types that NumPy lacks have the dtypes of
+            ml_dtypes, with one element per item; if it lacks them or is not installed, they are stored as
+            unsigned integers.
         types: name of the element type of each input, such as ``"float32"``, ``"bfloat16"``, ``"nf4"``.
         folder: folder for temporary files.
     """
@@ -87,7 +89,7 @@ class CaseInput:
 
 @dataclass(frozen=True)
 class Tensor:
-    """An array with an element type that NumPy and ml_dtypes lack."""
+    """An array with the name of its element type, which NumPy and ml_dtypes may lack."""
 
     dtype: str
     array: npt.NDArray[Any]
@@ -108,7 +110,10 @@ class NotApplicable(Exception):  # noqa: N818 - a result, not an error
 
 @contextlib.contextmanager
 def catch_rejection(stage: str) -> Iterator[None]:
-    """Turn exceptions in the block into :class:`Rejected` at ``stage``."""
+    """Turn exceptions in the block into :class:`Rejected` at ``stage``.
+
+    KeyboardInterrupt, Rejected and NotApplicable are not changed.
+    """
     try:
         yield
     except (KeyboardInterrupt, Rejected, NotApplicable):
@@ -133,7 +138,7 @@ def run_tool(stage: str, *command: str | os.PathLike[str], folder: str | None = 
 
 
 def pack(value: Any, folder: str, name: str) -> dict[str, Any]:
-    """Encode an array for a message. A large one is written to the file ``name`` in ``folder``."""
+    """Encode an array for a message. A large one without strings is written to ``name`` in ``folder``."""
     dtype, array = (value.dtype, value.array) if isinstance(value, Tensor) else (None, np.asarray(value))
     tensor: dict[str, Any] = {"dtype": dtype or array.dtype.name, "shape": list(array.shape)}
     if array.dtype.kind in "OUST":
@@ -159,7 +164,7 @@ def _decode_string(item: Any) -> str:
 
 
 def unpack(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Decode an array from a message.
+    """Decode an array from a message. The data of a numeric array without elements is not read.
 
     Raises:
         ValueError: the number of bytes or strings does not match the type and the shape.
@@ -177,7 +182,10 @@ def unpack(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
 
 
 def get_storage_dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype that stores an element type, an unsigned integer if NumPy and ml_dtypes lack it."""
+    """Return the dtype that stores an element type.
+
+    It is an unsigned integer if NumPy lacks the type and ml_dtypes lacks it, too, or is not installed.
+    """
     try:
         return np.dtype(name)
     except TypeError:
@@ -192,7 +200,7 @@ def get_storage_dtype(name: str) -> np.dtype[Any]:
 
 
 def main() -> None:
-    """Respond to requests until the input is closed."""
+    """Respond to messages until stdin is closed, and then exit."""
     sys.modules["splitops_compare.worker"] = sys.modules["__main__"]  # adapters import this module
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # OpenVINO would send data when it is imported
     adapter = _load_adapter(sys.argv[1])
@@ -218,7 +226,7 @@ def main() -> None:
 
 
 def _fork_on_request(adapter: Any, requests: socket.socket) -> None:
-    """Fork a process for each request, and return only in these processes.
+    """Fork a process for each request, and return only in these processes. Exit if there is no ``PRELOAD``.
 
     A request carries the descriptors of stdin, stdout, stderr and a socket. The new process writes its id to
     the socket. Its parent, which is forked only for it, writes its exit status. The parent exits when the

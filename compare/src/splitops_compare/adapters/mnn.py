@@ -12,7 +12,7 @@ PACKAGES = ("MNN",)
 SETTINGS = {"threads": ("1", "4")}
 ADDRESS_SPACE = 16 << 30
 _TYPES = {"float32": "float", "int32": "int", "uint8": "uint8"}
-"""Element types that ``MNN.expr.const`` supports."""
+"""Names in ``MNN.expr`` of the element types that ``MNN.expr.const`` supports."""
 _NARROW = {"int64": np.int32, "float64": np.float32}
 """Types to which its converter narrows those that MNN lacks."""
 

@@ -1,4 +1,4 @@
-"""onnx's version converter, from each version of Split to the next."""
+"""onnx's version converter, to the next opset from 11 on in which an operator of the split family changed."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _STEPS = (11, 13, 18, 24)
 
 
 def run(case: CaseInput) -> Any:
-    """Convert the model to the next opset in which an operator of the split family changed."""
+    """Convert the model to the next of opsets 11, 13, 18 and 24, in which split operators changed."""
     import onnx
     from onnx.version_converter import convert_version
 

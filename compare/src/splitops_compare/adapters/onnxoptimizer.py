@@ -1,4 +1,4 @@
-"""onnxoptimizer, with its default passes or all of them."""
+"""onnxoptimizer, with its default passes, or all passes that do not split the model itself."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The version converter of onnxscript, for opset 18 and later."""
+"""The version converter of onnxscript, for opset 18 and later, and with its fallback for earlier opsets."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _STEPS = (18, 24)
 
 
 def run(case: CaseInput) -> Any:
-    """Convert the model to the next opset in which an operator of the split family changed."""
+    """Convert the model to the next of opsets 18 and 24, in which split operators changed."""
     import onnx_ir as ir
     from onnxscript import version_converter
 

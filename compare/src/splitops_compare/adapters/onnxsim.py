@@ -9,7 +9,7 @@ PACKAGES = ("onnxsim", "onnx")
 
 
 def run(case: CaseInput) -> Any:
-    """Simplify the model without its own checks."""
+    """Simplify the model without the checks of onnxsim."""
     import onnx
     import onnxsim
 

@@ -20,7 +20,7 @@ _TYPES: Final = {
     "float4_e2m1fn": "f4e2m1", "nf4": "nf4", "int4": "i4", "uint1": "u1", "uint2": "u2", "uint3": "u3",
     "uint4": "u4", "uint6": "u6",
 }  # fmt: skip
-"""OpenVINO names of the element types that NumPy names differently."""
+"""OpenVINO names of the element types, except strings and integers of 8 bits or more."""
 _SMALL: Final = {"f4e2m1": 4, "nf4": 4, "i4": 4, "u1": 1, "u2": 2, "u3": 3, "u4": 4, "u6": 6}
 """Bits per element of the packed types."""
 

@@ -1,4 +1,4 @@
-"""tinygrad's ONNX runner, on its CPU device."""
+"""tinygrad's ONNX runner, on its CPU device or in pure Python."""
 
 import os
 from typing import Any
@@ -27,7 +27,7 @@ def run(case: CaseInput) -> dict[str, Any]:
 
 
 def _make_tensor(array: npt.NDArray[Any]) -> Any:
-    """Convert an array to an input of the runner: bfloat16 becomes a tensor with the same bits."""
+    """Convert an array to an input of the runner: only bfloat16 becomes a tensor, with the same bits."""
     from tinygrad import Tensor, dtypes
 
     if array.dtype.name != "bfloat16":

@@ -44,7 +44,7 @@ _OUTPUT_TYPES: Final = {"length": "int64", "packed": "int32"}
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """A case that is not built yet. Its fields are those of :class:`Case`, but ``baseline`` is a spec."""
+    """A case that is not built yet. Its fields are as in :class:`Case`, but ``baseline`` is a spec."""
 
     id: str
     rule: str
@@ -196,7 +196,7 @@ def _format_title(spec: CaseSpec, error: str | None) -> str:
 
 
 def _iter_peculiarities(spec: CaseSpec) -> Iterator[str]:
-    """Yield a phrase for each difference between a spec and a plain one with the same sizes."""
+    """Yield a phrase for each peculiarity of a spec that the rest of the title does not show."""
     if spec.special is not None:
         yield SPECIALS[spec.special]
     if spec.dynamic:

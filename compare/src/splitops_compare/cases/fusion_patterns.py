@@ -128,7 +128,7 @@ def generate_fusion_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def write_fusion_pattern(graph: onnx.GraphProto, pattern: FusionPattern, split: onnx.NodeProto) -> None:
-    """Add a pattern to a graph that has the other inputs of ``split``, which becomes the pattern's Split."""
+    """Add a pattern to a graph that has the inputs of ``split``, which replaces the Split of the pattern."""
     written = pattern.parse_graph()
     for node in written.node:
         if node.op_type == "Split":

@@ -91,7 +91,7 @@ def _iter_lengths(schema: OperatorSchema) -> Iterator[SpecPair]:
 
 
 def _iter_sources(schema: OperatorSchema) -> Iterator[SpecPair]:
-    """Yield specs whose lengths have a wrong rank or type, are set in two ways, or are missing."""
+    """Yield specs whose lengths have a wrong rank or type, are fractions, are set twice, or are missing."""
     source = find_lengths_input(schema)
     if source is None:
         return

@@ -21,7 +21,7 @@ from splitops_compare.data import CaseSpec
 _INT64_MAX: Final = (1 << 63) - 1
 
 DATA: Final = "x"
-"""Name of the split's data: an input or a constant of an ONNX model, or a Parameter of an IR."""
+"""Name of the data: an input or a constant of an ONNX model, or a Parameter of an IR."""
 SPECIALS: Final = {
     "absent": "the input 'split' is omitted by an empty name",
     "constant-data": "the data is a constant of the model",
@@ -53,7 +53,7 @@ def make_model(spec: CaseSpec) -> onnx.ModelProto | OpenVINOModel:
 
 
 def list_outputs(spec: CaseSpec) -> tuple[str, ...]:
-    """Return the names of the model outputs: the parts, or the outputs of a fusion pattern."""
+    """Return the names of the model outputs: those in the spec, or those of its fusion pattern."""
     pattern = FUSION_PATTERNS.get(spec.special or "")
     if pattern is None:
         return tuple(filter(None, spec.outputs))
@@ -73,7 +73,10 @@ def _make_data(spec: CaseSpec) -> Array:
 
 
 def _make_values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
-    """Convert numbers to values of a type. Adjacent values differ, and ``wide`` ones need all 64 bits."""
+    """Convert numbers to values of a type.
+
+    Adjacent values differ, except for bool. Most ``wide`` ones cannot be represented in 32 bits.
+    """
     if kind.name == "string":
         return np.array([f"text {number}" for number in numbers], object)
     if wide:

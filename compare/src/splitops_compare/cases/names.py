@@ -10,7 +10,7 @@ from splitops.spec import OperatorSchema, SourceKind, history
 from splitops_compare.data import CaseSpec
 
 _OLDEST: Final = 10
-"""Opset that runtimes support in full. Models import it if it selects their operator version."""
+"""Oldest opset that runtimes support in full. Models import it if it selects their operator version."""
 
 
 def get_domain(spec: CaseSpec) -> str:
@@ -19,12 +19,16 @@ def get_domain(spec: CaseSpec) -> str:
 
 
 def get_schema(spec: CaseSpec) -> OperatorSchema:
-    """Return the schema of the operator version of a spec."""
+    """Return the schema of the operator version of a spec.
+
+    Raises:
+        OperatorError: there is no such operator version.
+    """
     domain = get_domain(spec)
     for schema in history(spec.operator, domain):
         if schema.since_version == spec.version:
             return schema
-    return splitops.schema(spec.operator, -1, domain)  # the spec tests a version that does not exist
+    return splitops.schema(spec.operator, -1, domain)  # raises OperatorError
 
 
 def get_opset(spec: CaseSpec) -> int:
@@ -76,7 +80,7 @@ def _format_sizes(spec: CaseSpec) -> str:
 
 
 def _iter_extras(spec: CaseSpec) -> Iterator[str]:
-    """Yield the parts of the id for fields that differ from those of a plain spec."""
+    """Yield the last parts of the id: the axis if it is set, and fields with unusual values."""
     schema = get_schema(spec)
     shown = {source.name for source in schema.lengths if source.kind is SourceKind.ATTRIBUTE}
     shown.add(schema.count_attribute or "")

@@ -18,7 +18,7 @@ from splitops_compare.cases.valid_specs import generate_sized_specs, generate_va
 from splitops_compare.data import CaseSpec
 
 SpecPair = tuple[CaseSpec, CaseSpec | None]
-"""A spec and its valid baseline, which is None if the spec itself is valid."""
+"""A spec and its valid baseline, which may be None if the spec itself is valid."""
 
 _SIZES: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 31, 32, 33)
 _LARGE: Final = (2**31 - 1, 2**31, 2**32 + 4, 2**53 + 2)
@@ -29,7 +29,7 @@ _SPECIALS_OF_ANY_TYPE: Final = (None, "absent", "constant-data", "elements", "un
 
 
 def generate_specs(seed: int) -> Iterator[SpecPair]:
-    """Yield random specs without end, each with its baseline. Half of them break a rule."""
+    """Yield random specs without end, each with a baseline or None. About half of them break a rule."""
     random = Random(seed)  # noqa: S311 - not a secret
     listed: dict[OperatorSchema, tuple[list[CaseSpec], list[tuple[CaseSpec, CaseSpec]]]] = {}
     while True:
@@ -71,7 +71,7 @@ def _iter_sized(random: Random, schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _omit_output(random: Random, schema: OperatorSchema, spec: CaseSpec) -> CaseSpec:
-    """Omit a random output with a probability of 1/4, if the outputs of the operator are optional."""
+    """Omit one of several outputs with a probability of 1/4, if the outputs of the operator are optional."""
     names = list(spec.outputs)
     if schema.domain or schema.gives_sequence or len(names) < 2 or random.randrange(4):
         return spec

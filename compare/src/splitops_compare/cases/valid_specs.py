@@ -36,7 +36,7 @@ _BEYOND_FLOAT64: Final = 2**53 + 2
 
 
 def generate_valid_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield the valid specs of an operator version, the simplest first. Older versions have fewer."""
+    """Yield the valid specs of an operator version, the simplest first. The newest version has most."""
     yield from chain(
         _iter_plain_specs(schema),
         _iter_sizes(schema),
@@ -60,7 +60,10 @@ def _iter_plain_specs(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _place_axis(size: int, index: int) -> tuple[tuple[int, ...], int | None]:
-    """Return a shape with an axis of ``size``, and that axis (None for 0). ``index`` selects the position."""
+    """Return a shape with an axis of ``size``, and that axis (0 or None for the first).
+
+    ``index`` selects the position.
+    """
     places: Sequence[tuple[tuple[int, ...], int | None]] = (
         ((size,), None), ((2, size), 1), ((size, 3), None), ((2, size, 3), -2), ((size,), 0), ((2, size), -1),
     )  # fmt: skip
@@ -68,7 +71,7 @@ def _place_axis(size: int, index: int) -> tuple[tuple[int, ...], int | None]:
 
 
 def _iter_sizes(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield specs of all sizes. In the newest version, numbers of parts have a static and a dynamic axis."""
+    """Yield specs of all sizes. In the newest version, a number of parts has a static and a dynamic spec."""
     counts = () if schema.count_rule is None else _COUNTS[schema.count_rule]
     return generate_sized_specs(schema, counts, _CHUNKS, _LENGTHS)
 
@@ -97,7 +100,7 @@ def generate_sized_specs(
 
 
 def _vary(schema: OperatorSchema, index: int) -> dict[str, bool]:
-    """Return the fields ``dynamic`` and ``constant`` of a spec. Four indices cover all combinations."""
+    """Return ``dynamic`` and ``constant`` of a spec. Four successive indices cover all possible pairs."""
     has_input = find_lengths_input(schema) is not None
     return {"dynamic": index // 2 % 2 == 1, "constant": index % 2 == 0 or not has_input}
 
@@ -105,7 +108,7 @@ def _vary(schema: OperatorSchema, index: int) -> dict[str, bool]:
 def _iter_types(schema: OperatorSchema) -> Iterator[CaseSpec]:
     """Yield specs of all types of the oldest and newest version, and of types that other versions add.
 
-    OpenVINO's Split only gets types that ONNX lacks or that have less than 8 bits.
+    OpenVINO's Split only gets types that ONNX lacks or that have fewer than 8 bits.
     """
     types = {kind.name for kind in schema.types_of(schema.inputs[0])}
     before = [
@@ -201,7 +204,7 @@ def _iter_sequences(schema: OperatorSchema) -> Iterator[CaseSpec]:
 
 
 def _iter_ir(schema: OperatorSchema) -> Iterator[CaseSpec]:
-    """Yield specs of IR: types and ranks of the axis input, unknown ranks, and constant or packed data."""
+    """Yield specs of IR: input types and ranks, unknown ranks, constant data, and layers after the split."""
     if schema.axis.kind is not SourceKind.INPUT:
         return
     simplest = make_plain_spec(schema)

@@ -14,7 +14,7 @@ from splitops_compare.driver.process import ForkServer, Process, ProcessEnded, R
 from splitops_compare.protocol import ProtocolError
 
 PERTURBATIONS: Final = (85, 170)
-"""Bytes that fill new memory in the two processes that confirm a finding (``MALLOC_PERTURB_``)."""
+"""Values of ``MALLOC_PERTURB_``, which fills new memory, in the two processes that confirm a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class CaseRunner:
     Args:
         launch: command of the process.
         limits: time and memory of the process.
-        perturbation: byte that fills new memory. None does not fill it.
+        perturbation: value of ``MALLOC_PERTURB_``, which fills new memory. None does not set it.
         server: server that forks the processes if it can; otherwise, ``launch`` starts them.
     """
 
@@ -80,7 +80,7 @@ class CaseRunner:
         return self._process is not None
 
     def start(self) -> dict[str, Any]:
-        """Start the process, and return its ``started`` message.
+        """Start the process, after stopping a running one, and return its ``started`` message.
 
         Raises:
             NotInstalled: the implementation is not installed.

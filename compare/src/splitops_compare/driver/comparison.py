@@ -59,17 +59,19 @@ def compare(
     """Compare implementations of the split operators with their specification.
 
     Each implementation runs in separate processes, so it may crash or hang. A disagreement is a finding
-    once two new processes have repeated it. It is then shrunk to the smallest case that shows it.
+    once two new processes have repeated it. It is then shrunk to the smallest case found that shows it.
 
     Args:
-        implementations: names, such as ``"onnxruntime"``. None compares all that are installed.
+        implementations: names, such as ``"onnxruntime"``. None compares all that are installed, or none of
+            them if there are ``commands``.
         operators: operators to compare, such as ``"Split-18"`` or ``"VariadicSplit"``. Empty compares all.
-        cases: ids of cases. Empty runs all listed cases.
+        cases: ids of cases. Empty runs all listed cases. The baselines of the cases run, too.
         generate: number of random cases to add, named ``"generated/SEED/INDEX"``. With ``operators``, only
             those of these operators run.
-        seed: seed of the random cases, which are the same for the same release of splitops.
-        model: a model to run instead of the listed cases: each of its splits, with the sizes and values that
-            it has for the inputs, and the whole model.
+        seed: seed of the random cases, which are the same for the same releases of splitops and
+            splitops-compare.
+        model: a model to run instead of the listed cases: each of its splits, if its sizes and lengths can
+            be inferred from the inputs, and the whole model.
         inputs: inputs of the model: arrays by name. None generates them.
         commands: executables that follow the protocol of ``schemas/messages.json``, keyed by reported name.
         pythons: pairs of an adapter and the Python of another environment, which is compared too.
@@ -77,7 +79,7 @@ def compare(
         seconds: time limit for one case.
         memory: limit of the resident memory of an implementation, in bytes.
         shrink_seconds: time to shrink each finding. 0 disables it.
-        jobs: number of implementations that run at the same time. None is the number of cores, at most 8.
+        jobs: number of threads that run implementations. None is the number of available cores, at most 8.
         allow_links: for a path, whether links to the model's other files may lead out of its folder, as in
             :func:`splitops.load`.
         report_line: called with one line about each implementation when it is done.
@@ -89,6 +91,7 @@ def compare(
         CompareError: an implementation, setting, case or operator does not exist, nothing is installed, or
             the system is not Linux.
         ModelError: the model is malformed, or no inputs can be generated for it.
+        RuleError: a split of the model breaks a rule.
 
     Examples:
         >>> report = splitops_compare.compare(["onnxruntime"], operators=["Split-18"])  # doctest: +SKIP
@@ -114,7 +117,7 @@ def choose_cases(operators: Sequence[str], ids: Sequence[str], generate: int, se
     """Build the requested cases and their baselines.
 
     Raises:
-        CompareError: a case does not exist, or an operator has no case.
+        CompareError: a case does not exist, or none of the cases is of a requested operator.
     """
     entries = {name: find_case(name) for name in ids} if ids else dict(list_cases())
     if generate:
@@ -224,7 +227,7 @@ def _make_result(
 
 
 def _find_limit(case: Case, adapter: str) -> str | None:
-    """Return the code of the limit of ``splitops check`` whose evidence is this case, or None."""
+    """Return the code of the runtime's limit in ``splitops check`` whose evidence is this case, or None."""
     for limit in LIMITS:
         if limit.evidence == case.id and limit.runtime in (adapter, adapter.partition("_")[0]):
             return limit.code
@@ -232,7 +235,7 @@ def _find_limit(case: Case, adapter: str) -> str | None:
 
 
 def _update_state(info: ImplementationInfo, results: Sequence[CaseResult]) -> ImplementationInfo:
-    """Return the info, with the state "no-result" if valid cases ran and none of them passed."""
+    """Return the info, with the state "no-result" if valid cases apply to it and none of them passed."""
     kinds = [
         result.verdicts[info.name].kind for result in results if result.valid and info.name in result.verdicts
     ]

@@ -1,4 +1,4 @@
-"""Finds and starts implementations: adapters of this and other packages, and any other executables."""
+"""Finds and starts implementations: adapters of this and other packages, and other executables."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def start_implementations(
 ) -> tuple[list[Implementation], list[ImplementationInfo]]:
     """Start each implementation once, and return those that started, and those that failed with the reason.
 
-    An implementation that is not installed is left out, unless it was requested: then it has failed. The
-    arguments are those of :func:`splitops_compare.compare`.
+    Those that started are returned with their default setting and with each of ``settings``. One that is not
+    installed is left out if ``implementations`` is None and it needs no other Python; otherwise, it has
+    failed. The arguments after ``limits`` are those of :func:`splitops_compare.compare`.
 
     Raises:
         CompareError: an adapter, command, Python or setting does not exist.

@@ -132,7 +132,10 @@ def _find_difference(case: Case, outcome: Outcome) -> str | None:
 
 
 def have_same_values(first: Outcome, second: Outcome) -> bool:
-    """Return whether two outcomes have the same values, types and shapes, bit for bit."""
+    """Return whether the outputs of two outcomes have equal types, shapes and bits.
+
+    Shapes that were only inferred are ignored.
+    """
     rows = zip(first.values, first.types, second.values, second.types, strict=False)
     return len(first.values) == len(second.values) and all(
         difference(left, right, left_type, right_type) is None for left, left_type, right, right_type in rows
@@ -147,7 +150,10 @@ def sample_expected(case: Case) -> Expected:
 
 
 def sample_output(value: Value, kind: str) -> dict[str, Any]:
-    """Return the type ``kind``, the shape and the first values of an output as JSON values."""
+    """Return the type ``kind``, the shape and the first values of an output as JSON values.
+
+    A sequence is sampled by its first elements.
+    """
     if isinstance(value, list):
         return {"sequence": [_sample(part, kind) for part in value[:_SAMPLE]]}
     return _sample(value, kind)

@@ -1,4 +1,4 @@
-"""Runs an implementation in a process with limits. Every failure has an outcome, and no process is left."""
+"""Runs an implementation in a process with limits, and turns failures into outcomes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _LIMITED: Final = ("sh", "-c", f'ulimit -c 0; ulimit -f {_LARGEST_FILE >> 9}; ex
 """Prefix that disables core files and limits the size of files."""
 _TOKEN: Final = "SPLITOPS_COMPARE_"  # noqa: S105 - begins the name of a variable
 """Prefix of the variable that marks all processes of an implementation. The rest of its name is the token.
-Children of a forked process also have the token of its server."""
+A forked process only has the token of its server. Programs that it starts have both."""
 _MAX_EMPTY_READS: Final = 8
-"""Number of empty reads after which a process is known to have no environment variables. While a process
+"""Number of empty reads after which a process is assumed to have no environment variables. While a process
 starts another program, its environment is briefly empty, too."""
 _SIZE: Final = 20
 _ENV_END: Final = 48
@@ -100,9 +100,9 @@ class _ForkedProcess:
 
 
 class ForkServer:
-    """Imports an implementation once and forks a process for each request.
+    """Imports an implementation once, and forks a process for each call of :meth:`fork`.
 
-    The descriptor of the request socket is appended to the command.
+    The descriptor of the socket for these requests is appended to the command.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class ForkServer:
 
 
 class Process:
-    """A running implementation. Threads read its messages from stdout, and the end of its stderr.
+    """A running implementation. Threads read its messages from stdout, and keep the end of its stderr.
 
     It runs in the temporary ``folder``, which :meth:`stop` deletes. ``server`` forks it if possible;
     otherwise, ``command`` starts it.
@@ -223,7 +223,10 @@ class Process:
         return None
 
     def finish(self) -> Outcome | None:
-        """Close stdin, and return the outcome of a failure since the last response or at exit, or None."""
+        """Close stdin, and return the outcome of a failure since the last response or at exit, or None.
+
+        After stdin is closed, an exit with any status is normal; only a signal or a message is a failure.
+        """
         outcome = self.take_late_outcome()
         if outcome is None:
             with contextlib.suppress(OSError):
@@ -268,7 +271,10 @@ class Process:
                 self._printed = (self._printed + content)[-_TAIL:]
 
     def _take_line(self, seconds: float) -> bytes | None:
-        """Return the next line, or None after ``seconds``. Raise ProcessEnded at the end of stdout."""
+        """Return the next line, or None after ``seconds``.
+
+        Raise ProcessEnded at the end of stdout, or if the line is too long.
+        """
         if self._closed:
             raise self._make_exit()
         try:
@@ -283,7 +289,7 @@ class Process:
         return line
 
     def _make_exit(self) -> ProcessEnded:
-        """Make the exception for the end of stdout: the process has exited, or has only closed it."""
+        """Make the exception for a process that has exited, or has only closed its stdout."""
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -325,7 +331,7 @@ def _start_process(
 
 
 def _kill(group: int, token: str) -> None:
-    """Kill a process group and all processes with ``token``, and wait up to 10 s until they have ended."""
+    """Kill a process group and all processes with ``token``. Wait up to 10 s until the latter have ended."""
     deadline = time.monotonic() + _KILL_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -340,7 +346,7 @@ def _kill(group: int, token: str) -> None:
 
 
 def find_processes(token: str) -> list[int]:
-    """Return the ids of all processes, in any group, whose initial environment has ``token``."""
+    """Return the ids of the processes, in any group, whose readable initial environment has ``token``."""
     variable = f"{_TOKEN}{token}=".encode()
     pids = []
     for name in os.listdir("/proc"):

@@ -238,7 +238,7 @@ class ComparisonRun:
             return judged if late is None else _judge_late(case, late)
 
     def _shrink(self, implementation: Implementation, case: Case, verdict: Verdict) -> CaseSpec | None:
-        """Return the smallest spec with the same verdict, confirmed in new processes, or None."""
+        """Return the smallest spec found with the same verdict, or None. New processes confirm it."""
         with self._lend_runner(implementation) as runner:
 
             def has_same_verdict(smaller: Case) -> bool:
@@ -257,7 +257,7 @@ class ComparisonRun:
         return smallest.spec if identities == {verdict.identity} else None
 
     def _rerun(self, case: Case, path: Path) -> Outcome | None:
-        """Run a converted model on the first runtime that agrees on the case. Return None if none does."""
+        """Run a written model on the first runtime that reads it and agrees on the case, or return None."""
         format_ = "ir" if path.suffix == ".xml" else "onnx"
         for implementation in self.implementations:
             verdict = self.verdicts[implementation.info.name].get(case.id)
@@ -279,7 +279,7 @@ def _judge_late(case: Case, late: Outcome) -> tuple[Verdict, Outcome]:
 
 
 def resolve_baselines(cases: Iterable[Case], verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    """Return the verdicts, with rejections replaced by "no result" if the baseline of the case failed."""
+    """Return the verdicts, with rejections replaced by "no result" if the baseline failed or did not run."""
     resolved = dict(verdicts)
     for case in cases:
         verdict = resolved.get(case.id)

@@ -23,7 +23,7 @@ _MAX_ELEMENTS: Final = 1 << 24
 
 
 def shrink(case: Case, has_same_verdict: Callable[[Case], bool], seconds: float) -> Case | None:
-    """Return the smallest case with the same verdict found in ``seconds``, or None if none is smaller."""
+    """Return the smallest case with the same verdict found in ``seconds``, or None if none is found."""
     deadline = time.monotonic() + seconds
     best: Case | None = None
     spec = case.spec
@@ -42,7 +42,10 @@ def shrink(case: Case, has_same_verdict: Callable[[Case], bool], seconds: float)
 
 
 def _build_new(spec: CaseSpec, case: Case, tried: set[str]) -> Case | None:
-    """Build the case of a spec, or return None if it was tried, is impossible, or breaks another rule."""
+    """Build the case of a spec.
+
+    Return None if the spec was tried, cannot be built, is too large, or has another ``error`` than ``case``.
+    """
     text = str(spec)
     if text in tried:
         return None
@@ -82,7 +85,10 @@ def _flatten(value: Any) -> list[int]:
 
 
 def iter_smaller(spec: CaseSpec) -> Iterator[CaseSpec]:
-    """Yield specs that are smaller by one change. Not all of them can be built."""
+    """Yield specs that are smaller by one change. Not all of them can be built.
+
+    A fusion pattern has a fixed size, so nothing is yielded for it.
+    """
     if spec.special in FUSION_PATTERNS:  # these have a fixed size
         return
     key = make_sort_key(spec)
@@ -107,7 +113,8 @@ def _drop_axis(spec: CaseSpec) -> Iterator[CaseSpec]:
 def _drop_part(spec: CaseSpec) -> Iterator[CaseSpec]:
     """Drop one part or reduce one number.
 
-    Each change in a list of lengths is made both with and without the same change of the axis size.
+    Each change in a list of lengths is made twice: with the same change of the axis size, if that is
+    possible, and without it.
     """
     count, counted = len(spec.outputs), False
     for name, value in _get_lengths(spec).items():
@@ -165,7 +172,7 @@ def _reduce_size(spec: CaseSpec) -> Iterator[CaseSpec]:
 
 
 def _list_smaller(value: int) -> list[int]:
-    """Return numbers with the same sign that are closer to 0, but not 0."""
+    """Return up to four numbers with the same sign that are closer to 0, but not 0."""
     sign, size = (1, value) if value > 0 else (-1, -value)
     return [sign * less for less in sorted({1, 2, size // 2, size - 1}) if 0 < less < size]
 

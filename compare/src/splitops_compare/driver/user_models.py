@@ -1,4 +1,4 @@
-"""Makes cases from a user's own model: one for each split node, and one for the whole model."""
+"""Makes cases from a user's own model: one for each split node if possible, and one for the whole model."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _WHOLE: Final = "model"
 def make_model_cases(
     model: AnyModel, inputs: Mapping[str, Any] | None = None, *, allow_links: bool = False
 ) -> tuple[Case, ...]:
-    """Make the cases of a model: one for each split, in execution order, and one for the whole model.
+    """Make the cases of a model: one for each split, in the order of the model, and one for the whole model.
 
-    Each split gets the sizes and lengths that are inferred for ``inputs``; None generates these. A split
-    whose sizes are known only at run time is tested only as a part of the whole model.
+    Each split gets the sizes and lengths that are inferred for ``inputs``; None generates these. A split in a
+    function has a case for each call. A split that cannot be a case, for example because its sizes are known
+    only at run time, is tested only as a part of the whole model.
     """
     loaded = load(model, allow_links=allow_links) if isinstance(model, str | os.PathLike) else model
     with session(loaded, "reference") as reference:
@@ -68,7 +69,7 @@ def _get_key(split: SplitNode) -> tuple[str | None, str | None]:
 
 
 def _make_spec(split: SplitNode, declared: SplitNode) -> CaseSpec | None:
-    """Make the spec of a split, or return None if its shape, its lengths or an attribute is unknown.
+    """Make the spec of a split, or return None if its type, shape, lengths or an attribute is unknown.
 
     ``split`` has the facts that are inferred for some inputs, ``declared`` those for the declared shapes.
     """

@@ -1,1 +1,1 @@
-"""Writes reports: a page, SARIF, folders that reproduce a finding, and differences between reports."""
+"""Writes a page, SARIF, folders that reproduce a finding, ONNX tests, and differences between reports."""

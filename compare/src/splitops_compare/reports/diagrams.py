@@ -1,4 +1,4 @@
-"""The diagrams of the splits in a report, each drawn once."""
+"""The diagrams of the splits in a report, each stored once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NARROW: Final = 360
 
 
 def find_plan(spec: CaseSpec) -> SplitPlan | None:
-    """Return the plan of the split of a spec, or None if the spec is special or breaks a rule."""
+    """Return the plan of the split of a spec, or None if the spec is special, malformed or invalid."""
     if spec.special is not None:
         return None
     try:

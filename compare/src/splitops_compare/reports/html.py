@@ -44,7 +44,7 @@ _SENTENCES: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.REJECTS: "rejects a valid split",
     VerdictKind.WRONGLY_ACCEPTS: "runs an invalid split",
 }
-"""Sentence on each kind of finding at the top of the page, the worst kind first."""
+"""Phrase for each kind of disagreement at the top of the page, the worst kind first."""
 _POLICY: Final = (
     "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'"
 )
@@ -53,13 +53,13 @@ _POLICY: Final = (
 def to_html(report: ComparisonReport, version: str, home: str | None = None) -> str:
     """Convert a report to one HTML file.
 
-    The file contains its style, script and diagrams, and its content security policy forbids all others. It
-    is complete without JavaScript. Texts of the report are escaped.
+    The file contains its style, script and diagrams. Its content security policy forbids other styles and
+    scripts, and all requests. It is complete without JavaScript. Texts of the report are escaped.
 
     Args:
         report: the report.
         version: version of splitops-compare.
-        home: URL of the site that contains the page.
+        home: URL of the site that contains the page, or None.
     """
     diagrams = DiagramCache()
     by_result = {
@@ -112,13 +112,13 @@ def to_html(report: ComparisonReport, version: str, home: str | None = None) -> 
 
 
 def _make_policy(style: str, script: str) -> str:
-    """Make the content security policy that allows only this style and this script."""
+    """Make the content security policy that allows only this style, this script, and images in data URLs."""
     digests = (hashlib.sha256(content.encode()).digest() for content in (style, script))
     return _POLICY.format(*(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests))
 
 
 def _collect_facts(report: ComparisonReport) -> dict[str, Any]:
-    """Collect the variables of the template."""
+    """Collect the variables of the template that depend only on the report."""
     findings: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
     for result in report.cases:
         for info in report.implementations:
@@ -192,7 +192,7 @@ def _has_no_finding(result: CaseResult) -> bool:
 
 
 def _iter_other_verdicts(result: CaseResult) -> Iterator[tuple[str, list[str]]]:
-    """Yield each group without a confirmed finding, with a text for each of its implementations."""
+    """Yield the groups of verdicts that are not confirmed findings, with a text for each implementation."""
     groups: dict[str, list[str]] = {UNCONFIRMED: [], VerdictKind.AGREES.value: [], NO_RESULT: []}
     for name, verdict in result.verdicts.items():
         group = get_group(verdict)

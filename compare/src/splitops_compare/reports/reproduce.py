@@ -11,7 +11,7 @@ import numpy as np
 
 
 def main() -> None:
-    """Print the expected result, and the result of the implementation."""
+    """Print the expected result, and that of the implementation, or of the model that it wrote."""
     os.chdir(Path(__file__).resolve().parent)
     sys.path.insert(0, os.getcwd())
     import worker

@@ -44,8 +44,8 @@ def write_reproduction(report: ComparisonReport, case: Case, name: str, folder: 
     """Write a folder that reproduces a finding without splitops.
 
     It contains the model, its inputs (in the format of ONNX test data, or ``.npy`` for an IR), the adapter,
-    the script ``reproduce.py`` with its data ``case.json``, and ``report.md``. The script needs the
-    implementation, NumPy and, for an ONNX model, onnx.
+    the script ``reproduce.py`` with its data ``case.json`` and the module ``worker.py``, and ``report.md``.
+    The script needs the implementation, NumPy, onnx for an ONNX model, and Node.js for a ``.mjs`` adapter.
 
     Args:
         report: the report with the finding.

@@ -45,12 +45,12 @@ DISAGREEMENTS: Final = (
     VerdictKind.HANG,
     VerdictKind.MEMORY,
 )
-"""The kinds of verdicts on results that differ from the specification."""
+"""The kinds of verdicts on implementations that deviate from the specification."""
 
 UNCONFIRMED: Final = "unconfirmed"
 """The group of findings that were not confirmed."""
 NO_RESULT: Final = VerdictKind.NO_RESULT.value
-"""The group of cases with neither agreement nor disagreement, including those that did not run."""
+"""The group of cases that are in no other group, including those that did not run."""
 GROUPS: Final[Mapping[str, str]] = {
     **{kind.value: MEANINGS[kind] for kind in (VerdictKind.AGREES, *DISAGREEMENTS)},
     UNCONFIRMED: "deviated once, and not again in a new process, or was interrupted",
