@@ -18,11 +18,14 @@ from onnx.reference import ReferenceEvaluator
 
 import splitops
 import splitops_compare
+from splitops.spec import ELEMENT_TYPES
 from splitops_compare import CompareError, ComparisonReport, protocol
 from splitops_compare.cases import CaseEntry, build_case, build_cases, list_cases, make_entry
+from splitops_compare.cases.models import _make_values
 from splitops_compare.data import Case, CaseSpec, Outcome, State, VerdictKind
 from splitops_compare.driver import discovery
 from splitops_compare.driver.judge import judge
+from splitops_compare.driver.process import ResourceLimits
 from splitops_compare.driver.shrink import iter_smaller, shrink
 
 PLAIN = "split-18/ceil/6-into-2/float32/static"
@@ -330,3 +333,19 @@ def test_smaller_lengths_that_are_an_attribute() -> None:
         ((5,), (2, 3), 2),
         ((4,), (2, 2), 2),
     } <= found
+
+
+def test_a_requested_command_that_is_not_installed_is_reported() -> None:
+    command = f"{sys.executable} {Path(__file__).with_name('fakes.py')} absent"
+    started, failed = discovery.start_implementations(ResourceLimits(), None, {"mine": command})
+    assert not started
+    assert [(each.name, each.state) for each in failed] == [("mine", State.ABSENT)]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint1", "int2"])
+def test_parts_of_narrow_types_differ(dtype: str) -> None:
+    """Otherwise, a runtime that swaps them would agree."""
+    kind = ELEMENT_TYPES[dtype]
+    values = _make_values(np.arange(6), kind, wide=False)
+    parts = [part.tolist() for part in np.split(np.asarray(values), 2)]
+    assert parts[0] != parts[1]

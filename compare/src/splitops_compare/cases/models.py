@@ -75,7 +75,7 @@ def _make_data(spec: CaseSpec) -> Array:
 def _make_values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
     """Convert numbers to values of a type.
 
-    Adjacent values differ, except for bool. Most ``wide`` ones cannot be represented in 32 bits.
+    Adjacent values differ, except for types of one bit. Most ``wide`` ones cannot be represented in 32 bits.
     """
     if kind.name == "string":
         return np.array([f"text {number}" for number in numbers], object)
@@ -83,10 +83,17 @@ def _make_values(numbers: Array, kind: ElementType, *, wide: bool) -> Any:
         return (numbers + 2**40 + 1 if kind.integer else (numbers + 1) / 3).astype(kind.numpy)
     if kind.name.startswith("complex"):
         return (numbers - 1j * numbers).astype(kind.numpy)
+    if kind.name == "bool":
+        return _wrap(numbers, 1).astype(bool)
     if kind.storage is not None or (kind.name.startswith("float") and kind.bits <= 8):
         # Bit patterns that are neither infinity nor NaN.
-        return (numbers % 2 ** min(kind.bits, 6)).astype(np.uint8).view(kind.numpy)
-    return (numbers % 2 ** min(kind.bits - kind.name.startswith("int"), 6)).astype(kind.numpy)
+        return _wrap(numbers, min(kind.bits, 6)).astype(np.uint8).view(kind.numpy)
+    return _wrap(numbers, min(kind.bits - kind.name.startswith("int"), 6)).astype(kind.numpy)
+
+
+def _wrap(numbers: Array, bits: int) -> Array:
+    """Reduce numbers to ``bits`` bits. A single bit is the parity of all bits, which has no period."""
+    return numbers % 2**bits if bits > 1 else np.bitwise_count(numbers.astype(np.uint64)) % 2
 
 
 def make_operands(spec: CaseSpec) -> list[tuple[str, Array]]:

@@ -68,13 +68,14 @@ def start_implementations(
     """Start each implementation once, and return those that started, and those that failed with the reason.
 
     Those that started are returned with their default setting and with each of ``settings``. One that is not
-    installed is left out if ``implementations`` is None and it needs no other Python; otherwise, it has
-    failed. The arguments after ``limits`` are those of :func:`splitops_compare.compare`.
+    installed has failed if it was requested by name, and is left out otherwise. The arguments after
+    ``limits`` are those of :func:`splitops_compare.compare`.
 
     Raises:
         CompareError: an adapter, command, Python or setting does not exist.
     """
     launches = list(_iter_launches(implementations, commands or {}, pythons))
+    requested = {*(implementations or ()), *(commands or {}), *(name for name, _ in pythons)}
     with ThreadPoolExecutor(jobs) as pool:
         messages = list(pool.map(lambda launch: _start_once(launch, limits), launches))
     started: list[tuple[LaunchCommand, dict[str, Any]]] = []
@@ -82,7 +83,7 @@ def start_implementations(
     for launch, message in zip(launches, messages, strict=True):
         if isinstance(message, dict):
             started.append((launch, message))
-        elif isinstance(message, ProcessEnded) or implementations is not None or launch.variables:
+        elif isinstance(message, ProcessEnded) or launch.adapter in requested:
             state = State.FAILED if isinstance(message, ProcessEnded) else State.ABSENT
             name, detail = launch.adapter, one_line(str(message), 300)
             failed.append(ImplementationInfo(name=name, adapter=name, state=state, detail=detail))
