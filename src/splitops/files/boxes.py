@@ -1,7 +1,7 @@
 """Arrays that a library reads box by box (one slice per axis), as sources of bytes in row-major order.
 
-Compressed or chunked data has no byte ranges to copy. Such an array is unpacked into the staging folder
-chunk by chunk, and is split there as a plain array.
+Compressed or chunked data has no byte ranges to copy. Unless it is copied chunk by chunk, such an array is
+unpacked into the staging folder, and is split there as a plain array.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks that copy chunks of tensors. This process or a worker of a cluster runs them.
 
-If a chunk of the target equals a chunk of the source, its encoded bytes are copied. Any other chunk is
-assembled in memory and encoded.
+If a chunk of the target equals a chunk of the source, its encoded bytes are copied, unless their checksum
+should be verified and cannot be. Any other chunk is assembled in memory and encoded.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class ChunkTask:
         return [compute_checksum(elements)]
 
     def sync(self, files: Files) -> None:
-        """Do nothing: :meth:`copy` has flushed the chunks."""
+        """Do nothing: if the run flushes, :meth:`copy` has flushed the chunks."""
 
     def read_back(self, files: Files, tick: Tick = ignore_tick) -> list[int]:
         """Return the checksum of each written chunk, or of its encoded bytes if these were copied."""
@@ -304,7 +304,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Find a source chunk with these elements, encoded as in ``target``. Return its source and index."""
+        """Return source and index of an equal chunk, encoded as in ``target``, or None if there is none."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis

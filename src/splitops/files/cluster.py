@@ -2,7 +2,7 @@
 
 Workers read the sources and write the targets themselves, by their paths, and return only checksums. Tasks
 are repeatable, so the scheduler moves those of a dead worker to another one. This process does what must
-happen once: it creates the targets in full size, writes the journal and publishes the files.
+happen once: it creates the targets, writes the journal and publishes the files.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Workers:
                 self.stop(list(running))
 
     def stop(self, futures: Sequence[Any]) -> None:
-        """Cancel tasks and wait for those that are running, so that their files can be removed.
+        """Cancel tasks and wait up to a minute for running ones, so that their files can be removed.
 
         A running task continues after it is cancelled. A task that begins later fails, because the marker
         file is missing.
@@ -238,7 +238,7 @@ def connect_client(cluster: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert errors of the cluster itself into a :class:`FileError`. Errors of a task pass unchanged."""
+    """Convert errors of the cluster into a :class:`FileError`. FileError and CopyError pass unchanged."""
     try:
         yield
     except (FileError, CopyError):

@@ -1,8 +1,8 @@
 """Dask arrays as sources: their parts are computed chunk by chunk and written as zarr arrays.
 
 All parts are computed together, so a chunk that two parts share is computed once. A part keeps the chunks of
-the array if they all have one shape, as zarr requires. Otherwise it is rechunked, for example because it
-begins inside a chunk.
+the array if they all have one shape, except smaller ones at the end, as zarr requires. Otherwise it is
+rechunked, for example because it begins inside a chunk.
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def raise_file_limit(files: int) -> bool:
-    """Raise the limit of open files so that ``files`` more can be opened. Return whether they can."""
+    """Raise the limit of open files so that ``files`` more can be opened.
+
+    Return whether they can, or False if it is unknown.
+    """
     try:
         import resource
     except ImportError:  # not a POSIX system

@@ -1,6 +1,6 @@
 """The copy engine: executes extents with bounded memory.
 
-- Runs of at least 64 KiB are copied one by one through a single buffer.
+- Runs of at least 64 KiB are copied one by one through a single buffer. Single runs below 1 MiB are batched.
 - Shorter runs from the same rows of a file are read together, one block of rows at a time, and are written
   together. So a split into 4096 columns reads its source once.
 - Ranges smaller than a block that are adjacent in a target, such as small tensors, are written together.
@@ -25,7 +25,7 @@ from splitops.native.files import copy_extents
 TASK_BYTES: Final = 256 << 20
 """Approximate size of a task: the unit that is flushed to disk, journalled and sent to a worker."""
 THREADS: Final = 2
-"""Number of threads that copy."""
+"""Maximum number of threads that copy. Without the native core, there is one."""
 _BLOCK: Final = 1 << 20
 """Bytes that a thread reads at a time: large blocks need fewer system calls, small ones fit in the caches."""
 _LONG_RUN: Final = 64 << 10
@@ -263,7 +263,10 @@ def _find_strided_runs(
 
 
 def _find_single_runs(extents: Table, number: Table, gap: int) -> tuple[Table, Table]:
-    """Find single runs as :func:`_find_strided_runs` does. Unless ``gap`` is 0, overlaps are merged, too."""
+    """Find single runs, without gaps, as :func:`_find_strided_runs` does.
+
+    Overlaps are merged, too, unless ``gap`` is 0.
+    """
     order = np.lexsort((extents[:, 1], extents[:, 0], number))
     columns = [Column.SOURCE, Column.OFFSET, Column.RUN]
     of, file, offset, size = number[order], *extents[order][:, columns].T

@@ -41,14 +41,14 @@ class ExtentCopies:
 
     @cached_property
     def bytes(self) -> int:
-        """Tensor bytes that are copied."""
+        """Bytes of tensors and small files that are copied."""
         return self.extents.bytes
 
     def __len__(self) -> int:
         return len(self.extents)
 
     def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
-        """Return the size in bytes of each target."""
+        """Return the size in bytes of each target, or 0 if only the run knows it."""
         return [target.size for target in targets]
 
     def make_tasks(self, memory: int) -> list[ExtentTask]:
@@ -66,7 +66,7 @@ class ExtentCopies:
         return hashlib.sha256(self.extents.table.tobytes()).hexdigest()
 
     def are_made(self, targets: Sequence[TargetFile], drafts: Sequence[Path]) -> bool:
-        """Return whether an earlier run has created all targets, at ``drafts``, with the right sizes."""
+        """Return whether an earlier run has created all files, at ``drafts``, with the right sizes."""
         files = [draft for draft, target in zip(drafts, targets, strict=True) if not target.folder]
         sizes = [target.size for target in targets if not target.folder]
         return all(f.exists() and f.stat().st_size == size for f, size in zip(files, sizes, strict=True))
@@ -82,7 +82,7 @@ class ExtentCopies:
         reserve: bool,
         left_open: Descriptors | None,
     ) -> None:
-        """Create the targets at ``drafts``, or reuse them (``kept``), and write all bytes outside of tensors.
+        """Create the files at ``drafts``, or reuse them (``kept``), and write all bytes outside of tensors.
 
         With ``reserve``, disk space is allocated now, so that a full disk is an error before the copy.
         Otherwise, the size is set only if nothing will be written at the end of the file. The descriptors

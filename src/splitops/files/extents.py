@@ -1,6 +1,7 @@
 """Extents: which bytes of which files are copied where, as integers, without formats or tensors.
 
-A split of a file, a merge and a task of a cluster are all lists of extents. Such a list can be inverted
+Unless tensors are copied chunk by chunk, a split of a file, a merge and a task of a cluster are all lists of
+extents. Such a list can be inverted
 (:func:`invert`) and cut between any two runs (:func:`slice_runs`). Two copies, one after the other, can be
 combined into one that skips the files between them (:func:`compose`).
 """
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 Table = npt.NDArray[np.int64]
-"""Extents as an array: one row per extent, one :class:`Column` per field."""
+"""Array of integers, usually extents: one row per extent, one :class:`Column` per field."""
 
 
 class Extent(NamedTuple):
@@ -281,7 +282,7 @@ def slice_runs(extent: Extent, first: int, end: int) -> Extent:
 
 
 def merge_adjacent(extents: Iterable[Extent]) -> Extents:
-    """Merge consecutive extents if the second continues the first, both in the source and in the target.
+    """Merge consecutive contiguous extents if the second continues the first in the source and the target.
 
     Examples:
         >>> list(merge_adjacent([make_contiguous(0, 0, 1, 64, 8), make_contiguous(0, 8, 1, 72, 8)]))

@@ -48,7 +48,7 @@ class FolderRun(Run):
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Choose the staging folder. A new target folder is written next to its final path, then renamed."""
+        """Choose the staging folder: next to a new target folder without scratch files, otherwise inside."""
         folder, name = self.plan.folder, self.plan.name
         beside = folder.parent, f"{folder.name}-{name}"
         scratch = any(target.scratch for target in self.plan.targets)

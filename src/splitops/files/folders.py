@@ -94,9 +94,10 @@ def is_another_model(name: str, stems: Collection[str]) -> bool:
 def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
     """Return the name of the file through which to open the model in a folder, or None if there is none.
 
-    It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several candidates, one with the
-    usual name ``model`` comes first, then the first of numbered files. Variants and known second models do
-    not count. Raise FileError if this does not leave one candidate.
+    It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several indexes or safetensors
+    files, the one with the usual stem ``model`` is chosen. Otherwise, there must be a single file or a single
+    set of numbered files, whose first one is returned, after variants and known second models are left out.
+    Raise FileError if there are more.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):
         found = [name for name in names if name.endswith(ending)]
@@ -122,7 +123,7 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
 
 
 def open_sibling(source: Source, name: str) -> Source:
-    """Open a file to which ``source`` refers by name, in the same folder. Both may be at a URL."""
+    """Open a file to which ``source`` refers by name, in its folder or below. Both may be at a URL."""
     if is_url(source.path):
         return RemoteFile(source.path.parent / check_file_name(name))
     return LocalFile(check_file_name(name), DataFolder(source.path.parent, source.allow_links))
@@ -141,7 +142,7 @@ class OtherFiles(NamedTuple):
     """Files in the folder of a model that contain none of its tensors.
 
     Attributes:
-        others: small files, which are copied.
+        others: small files, which are copied, and indexes of the model, which are not shared.
         left: a sentence for each file or folder that is not copied completely, except ``strays``.
         strays: names of tensor files and indexes that do not belong to the model. They are not copied,
             because no index would list them.

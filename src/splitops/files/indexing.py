@@ -54,7 +54,8 @@ def plan_index(
         include: globs that match the names of more files for the index.
         allow_missing: whether numbers of the set may be missing.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
-        strict: whether a file that does not belong to the model is an error instead of a warning.
+        strict: whether a file that does not belong to the model is an error instead of a warning. Files whose
+            names show that they belong to another model are neither.
 
     Returns:
         The plan of the index. Its ``parts`` map each tensor to its file. If the folder already has an index

@@ -1,8 +1,8 @@
 """The journal of a run: records finished tasks on disk, so that an interrupted run can be resumed.
 
 The file has a line of JSON for the plan and one for each finished task, which is appended after the task is
-flushed to disk. The first malformed line, such as a half line after a crash, is dropped with all later ones:
-those tasks run again.
+flushed to disk, if the run flushes, and a last line when all files are complete. The first malformed line,
+such as a half line after a crash, is dropped with all later ones: those tasks run again.
 """
 
 from __future__ import annotations

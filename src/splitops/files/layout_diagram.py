@@ -1,4 +1,4 @@
-"""Diagram of a file's layout: a bar for the whole file, and one for each tensor in it."""
+"""Diagram of a file's layout: a bar for the whole file, and one for each of its first 100 tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy tensors in files: slicing reads nothing, conversion to an array reads only the slice."""
+"""Lazy tensors in files: slicing reads nothing, conversion to an array reads the slice and the gaps in it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LazyTensor:
 
     @property
     def element_type(self) -> ElementType | None:
-        """Element type, or None if no operator supports it."""
+        """Element type, or None if there is none, as for quantised blocks of GGUF."""
         return self.stored.element_type
 
     def __repr__(self) -> str:

@@ -50,9 +50,10 @@ def read_all_tensors(
 ) -> tuple[Contents, tuple[SidecarFile, ...], tuple[str, ...]]:
     """Return the tensors of a model, the small files next to them, and warnings about other files.
 
-    The path is an index, one of several numbered files, any other tensor file, or a folder with one of these
-    or with a single ONNX model. With ``allow_links``, links may lead out of the folder. With ``strict``, a
-    tensor file in the folder that does not belong to the model is an error.
+    The path is an index, one of several numbered files, any other tensor file, or a folder with an index,
+    safetensors or GGUF files, or a single ONNX model. With ``allow_links``, links may lead out of the folder.
+    With ``strict``, a tensor file in the folder that does not belong to the model is an error, unless its
+    name shows that it belongs to another model.
     """
     given = Path(path)
     if is_url(given) or not given.is_dir() or given.suffix == ".zarr":
@@ -119,8 +120,8 @@ def plan_by_size(
         to: format of the files, ``"safetensors"``, ``"gguf"`` or ``"onnx"``; None for the format of the
             source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.
-        strict: whether a tensor file in the folder that is not part of the model is an error. Otherwise it is
-            not copied, and the plan has a warning.
+        strict: whether a tensor file in the folder that is not part of the model is an error, unless its name
+            shows that it belongs to another model. Otherwise it is not copied, and the plan has a warning.
 
     Returns:
         The plan. Its ``parts`` map each tensor to its file.

@@ -49,7 +49,8 @@ class FilePlan(PlannedFiles):
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
         """Describe what a run would do, without writing anything.
 
-        The sizes of chunked targets are their uncompressed sizes. If the targets are at a URL, ``tasks``
+        The sizes of targets that are copied chunk by chunk are uncompressed sizes. Sizes that only the run
+        knows, such as those of deflated archives, are 0. If the targets are at a URL, ``tasks``
         counts the parts of all uploads. ``memory`` is as in :class:`RunOptions`.
         """
         tasks = len(self.make_tasks(memory))
@@ -69,7 +70,9 @@ class FilePlan(PlannedFiles):
         return DryRun(files, self.bytes, len(self.copies), tasks, exists)
 
     def run(self, **options: Unpack[RunOptions]) -> Report:
-        """Write the targets. Either all of them are written completely, or none is.
+        """Write the targets. In a local folder, either all of them are written completely, or none is.
+
+        Files that an upload has already replaced cannot be restored; the error lists them.
 
         A KeyboardInterrupt or SystemExit leaves a hidden folder with the output of finished tasks, for
         ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some

@@ -37,13 +37,13 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         overwrite: whether to replace existing files. Otherwise they are an error.
-        resume: whether to continue an interrupted run of the same plan, if there is one. Targets that already
-            exist with the same bytes are accepted.
+        resume: whether to continue an interrupted run of the same plan, if there is one. Targets are
+            accepted if all of them already exist with the same bytes.
         verify: whether to read the targets back and compare their checksums with those of the copied bytes.
         sync: whether to flush the files to disk after each task and before publication; True by default.
         sha256: whether the report contains the SHA-256 of each file.
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
-            File names in it are relative to its folder.
+            File names in it are relative to its folder; URLs stay as they are.
         memory: bytes for the buffers; 64 MiB by default. Most runs need at least 4 MiB; uploads need more.
         progress: called about every 50 ms, or after each chunk. An exception that it raises stops the run.
         cluster: address of a Dask scheduler, or a ``distributed.Client``, whose workers execute the tasks.
@@ -122,10 +122,11 @@ class DryRun:
     """The result of a dry run: files that a run would write, and its amount of work.
 
     Attributes:
-        files: each file that would be written, with its size in bytes.
-        bytes: tensor bytes that would be copied.
+        files: each file or folder that would be written, with its size in bytes; 0 if only the run knows it.
+        bytes: bytes of tensors and small files that would be copied.
         extents: number of extents (strided byte ranges), or of chunks if tensors are copied chunk by chunk.
-        tasks: number of tasks. After each of them, the files are flushed and the journal is updated.
+        tasks: number of tasks. After each one, the files are flushed and the journal is updated. For targets
+            at a URL, the number of uploaded parts.
         exists: targets that already exist.
     """
 
@@ -152,7 +153,7 @@ class Report:
 
     Attributes:
         files: each of these files, with its size in bytes.
-        bytes: tensor bytes in these files.
+        bytes: bytes of tensors and small files that were copied into these files.
         resumed: how many of these bytes an earlier run had already copied.
         replaced: staging folder of an interrupted run, which this run has deleted; None if there was none.
         sha256: SHA-256 of each file that is not a folder, if it was requested.
@@ -176,8 +177,8 @@ class Kept(str):
 
     Attributes:
         folder: the hidden folder, or None if nothing was kept.
-        done: tensor bytes copied so far.
-        total: all tensor bytes of the run.
+        done: bytes copied so far, and read back if the run verifies.
+        total: all bytes that the run copies and reads back.
     """
 
     folder: Path | None
@@ -205,7 +206,8 @@ class PlannedFiles:
         name: name of the staging folder. Plans for the same targets share it.
         folder: path or URL of the folder of the targets.
         sources: files that are read.
-        tensors: tensors that are read; their ``file`` is an index into ``sources``.
+        tensors: tensors of the sources, for messages; their ``file`` is an index into ``sources``. Empty if
+            tensors are copied chunk by chunk.
         targets: files that are written.
         copies: copies from the sources to the targets.
         parts: the tensors that were requested, with their files.

@@ -73,7 +73,7 @@ class Run(ABC):
 
     @contextlib.contextmanager
     def convert_errors(self) -> Iterator[None]:
-        """Convert a ModelError, or an OSError of the target folder, into a :class:`FileError`."""
+        """Convert a ModelError, or an OSError except BrokenPipeError, into a :class:`FileError`."""
         try:
             yield
         except ModelError as error:  # StagedFiles raises this

@@ -55,8 +55,8 @@ class StoredTensor(NamedTuple):
         unit: the smallest piece that it can be split into.
         offset: offset of its first byte.
         size: size in bytes.
-        element_type: element type for the rules of operators; None if no operator has such a type.
-        dtype: dtype of arrays with its elements; None if NumPy has none.
+        element_type: element type for the rules of operators; None for others, such as quantised blocks.
+        dtype: dtype of arrays with its elements; None if they are packed or NumPy has none.
         file: index of its file in ``sources`` of :class:`~splitops.files.formats.Contents`.
         fortran: whether the first index varies fastest.
         chunks: shape of the boxes in which a library can copy it; None if it can only be copied as bytes.

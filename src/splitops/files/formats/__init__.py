@@ -1,7 +1,8 @@
 """File formats: each reads the names, types and places of the tensors in a file, and lays out new files.
 
-Formats do not copy tensors. To add a format, write a module in this package with an object that follows
-:class:`Format`, and name the module in :data:`FORMATS`.
+Formats do not copy tensors. To add a format, write a module in this package with an object named ``FORMAT``
+that follows :class:`Format`, and name the module in :data:`FORMATS` and, if it can be written, in
+:data:`WRITTEN`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class TargetFile:
 
     Attributes:
         name: name in the target folder.
-        size: size in bytes.
+        size: size in bytes; 0 if only the run knows it.
         literals: bytes that belong to no tensor, with their offsets.
         scratch: whether it is a temporary file for ``finish`` of the layout.
         folder: whether it is a folder, such as a zarr array.
@@ -165,7 +166,7 @@ class Format(Protocol):
             tensors: tensors that :meth:`adapt` returned. Their places are those in the source, not in the new
                 files.
             like: contents that the tensors come from. If it has this format, its metadata is copied.
-            name: name of the file, or of the first of several.
+            name: name of the file, or of the first of several. Data files of an ONNX model precede it.
 
         Raises:
             FileError: the format does not support the tensors.
@@ -178,7 +179,7 @@ class ShardedFormat(Format, Protocol):
     """A format that can spread tensors over several files, with each tensor in one file."""
 
     def read_all_shards(self, source: Source) -> Contents:
-        """Read all files of a sharded checkpoint, given its index or one of its numbered files.
+        """Read all files of a sharded checkpoint, given its index or a numbered file, in GGUF the first one.
 
         Raises:
             FileError: a file is missing or malformed, or the files do not match.

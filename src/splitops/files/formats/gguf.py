@@ -27,7 +27,7 @@ _VERSIONS: Final = (2, 3)
 _MAX_HEADER: Final = 100_000_000
 """Maximum bytes of a header, as in safetensors. The longest in use have a tenth of that, for a vocabulary."""
 _MAX_ITEMS: Final = 1 << 22
-"""Maximum number of items in an array of strings: ten times the largest vocabularies."""
+"""Maximum number of items in an array of strings or arrays: ten times the largest vocabularies."""
 _MAX_RANK: Final = 4
 _MAX_DEPTH: Final = 8
 _ALIGNMENT: Final = "general.alignment"
@@ -100,7 +100,10 @@ class _MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A metadata entry. ``raw`` encodes key, type and value; ``number`` is the value if it is an integer."""
+    """A metadata entry. ``raw`` encodes key, type and value.
+
+    ``number`` is the value if it is an integer or a boolean, read as unsigned, otherwise None.
+    """
 
     key: str
     raw: bytes

@@ -1,4 +1,4 @@
-"""HDF5, through h5py: contiguous datasets are copied as byte ranges, chunked ones chunk by chunk.
+"""HDF5, through h5py: contiguous datasets are copied as byte ranges, chunked ones to HDF5 chunk by chunk.
 
 h5py lays out a new file of contiguous datasets without their data. All other bytes that it writes are copied
 verbatim into the target (its ``literals``). A part of a chunked dataset keeps its chunks and filters.

@@ -2,8 +2,8 @@
 
 A part is a model, too. If it has all tensors, it keeps the graph of the original. Otherwise its graph has
 only the initializers. Their bytes are in the order of the source: in one data file, in several of limited
-size, or in the model itself. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as onnx-ir
-aligns them, and all keep the alignment of the source.
+size, or in the model itself, after the descriptions of the initializers. In data files, tensors of more than
+1 MiB are aligned to 64 KiB, as onnx-ir aligns them, and all keep the alignment of the source.
 
 External data of other tensors, such as those of subgraphs, node attributes and functions, is written into
 the model, because their names need not be unique.
