@@ -47,7 +47,7 @@ def find_operator(text: str, opset: int | None = None) -> OperatorSchema:
 
 
 def convert_schema(schema: OperatorSchema) -> dict[str, Any]:
-    """Return an operator version as JSON-serialisable values: ``operator``, such as "Split-18", and more."""
+    """Return a schema as JSON-serialisable values, with its name and version as ``operator``."""
     return {
         "operator": str(schema),
         **to_json_values(schema),

@@ -48,7 +48,11 @@ class FolderRun(Run):
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Choose the staging folder: next to a new target folder without scratch files, otherwise inside."""
+        """Choose the staging folder: next to the target folder if the run creates it, otherwise inside.
+
+        A run with scratch files creates the target folder first. An earlier run may have left a staging folder
+        next to a target folder that has appeared since.
+        """
         folder, name = self.plan.folder, self.plan.name
         beside = folder.parent, f"{folder.name}-{name}"
         scratch = any(target.scratch for target in self.plan.targets)

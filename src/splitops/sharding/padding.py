@@ -236,10 +236,11 @@ def _pad_other(kind: TensorKind, growth: _Growth, lengths: Collection[int], *, i
 
 
 def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
-    """Return whether an axis of ``kind`` has the same size as tensors ``names`` by design, not by chance.
+    """Return whether an axis of ``kind``, as long as that of tensors ``names``, is so by design, not by chance.
 
-    ``counts`` is the category of the size. A rule with hf = "replicate" declares that it is another size, but
-    not for all tensors ("*"), for embeddings of tokens, or for tensors in the same layers as ``names``.
+    Only a rule with hf = "replicate" declares that it is so by chance. It is ignored if it matches all
+    tensors ("*") and, if the category ``counts`` is the vocabulary, for embeddings of tokens, otherwise for
+    tensors in the same layers as ``names``.
     """
     if kind.axis_sharding is not None or "hf" not in kind.rule.fields or "*" in kind.rule.match:
         return True

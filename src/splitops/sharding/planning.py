@@ -144,10 +144,9 @@ def open_checkpoint(
     allow_links: bool = False,
     strict: bool = False,
 ) -> Checkpoint:
-    """Read an unsharded checkpoint, or one that is stored as a folder of ranks or a distributed checkpoint.
+    """Read a checkpoint: an unsharded one, a folder with the files of its ranks, or a distributed checkpoint.
 
-    ``plan`` is the one by which ranks without a manifest were sharded. ``like`` and ``strict`` are as in
-    :func:`plan`.
+    ``plan`` is the plan of ranks without a manifest. ``like`` and ``strict`` are as in :func:`plan`.
     """
     found = Path(path)
     reject_pickled(found)

@@ -182,7 +182,10 @@ class SplitPredicates:
         return self._data.type is not None and self._data.type.packed
 
     def parts_inside_bytes(self) -> bool | None:
-        """A part is not a run of whole bytes. Not: Each part is a run of whole bytes."""
+        """A part begins inside a byte, or the sizes before the axis multiply to more than 1.
+
+        Not: Each part begins at a whole byte, and the sizes before the axis multiply to at most 1.
+        """
         axis, kind, parts = self._split.axis, self._data.type, self._parts
         if axis is None or kind is None or parts is None or None in parts:
             return None

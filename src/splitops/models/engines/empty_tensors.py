@@ -2,7 +2,8 @@
 
 In OpenVINO, ``Broadcast`` and ``Gather`` of an empty tensor divide by zero. ``Transpose`` and ``Squeeze`` may
 replace a size of 0 with another one. ``ReduceMax`` returns the lowest number of the type. No list of such
-layers is complete, so splitops does not let OpenVINO compute with empty tensors.
+layers is complete, so splitops uses no result that OpenVINO computes with an empty tensor, except empty lists
+of sizes or axes.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ModelSnapshot:
     """A model at the beginning of a pass."""
 
     inferred: InferenceResult
-    """The values and the splits of the model, by forward inference."""
+    """The values and the splits of the model, as forward inference finds them."""
     context: ModelContext
     """The facts about the model that conditions of limits need."""
     writer: FixWriter
