@@ -50,8 +50,8 @@ class FolderRun(Run):
     def _choose_place(self) -> None:
         """Choose the staging folder: next to the target folder if the run creates it, otherwise inside.
 
-        A run with scratch files creates the target folder first. An earlier run may have left a staging folder
-        next to a target folder that has appeared since.
+        A run with scratch files creates the target folder first. An interrupted run may have left a staging
+        folder next to a target folder that has appeared since.
         """
         folder, name = self.plan.folder, self.plan.name
         beside = folder.parent, f"{folder.name}-{name}"

@@ -236,9 +236,9 @@ def _pad_other(kind: TensorKind, growth: _Growth, lengths: Collection[int], *, i
 
 
 def _has_size_of(kind: TensorKind, counts: str, names: Sequence[str]) -> bool:
-    """Return whether an axis of ``kind``, as long as that of tensors ``names``, is so by design, not by chance.
+    """Return whether an axis of ``kind`` has the same size as tensors ``names`` by design, not by chance.
 
-    Only a rule with hf = "replicate" declares that it is so by chance. It is ignored if it matches all
+    Only a rule with hf = "replicate" declares that it is chance. It is ignored if it matches all
     tensors ("*") and, if the category ``counts`` is the vocabulary, for embeddings of tokens, otherwise for
     tensors in the same layers as ``names``.
     """
