@@ -771,6 +771,19 @@ def test_files_that_are_missing_on_all_ranks_are_noticed(tmp_path: Path, lost: s
     assert "missing on all ranks" in str(found.value)
 
 
+def test_tensors_in_the_file_of_all_ranks_are_complete_even_if_a_rule_shards_them(tmp_path: Path) -> None:
+    whole = numbers((4, 2))
+    for rank in range(2):
+        write(tmp_path / "ranks" / f"tp_{rank:02}_00.safetensors", {"a": whole[2 * rank :][:2]})
+    write(tmp_path / "ranks" / "non-tp.safetensors", {"b": whole + 100, "c": whole[:2]})
+    sharding.merge(tmp_path / "ranks", {"version": 1, "rule": [{"match": "*", "axis": 0}]}).run(
+        tmp_path / "merged", sync=False
+    )
+    found = load_file(tmp_path / "merged" / "model.safetensors")
+    for name, array in {"a": whole, "b": whole + 100, "c": whole[:2]}.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 @pytest.mark.parametrize(
     ("lost", "says"),
     [

@@ -52,7 +52,7 @@ class ShapeSolver:
         counts = tuple(classify_axis(first, axis) for axis in axes)
         roles = tuple(frozenset(self._roles.find_sizes(first, axis)) for axis in axes)
         named = first.name if "vocabulary" in counts else ""  # each gets its own warning about padding
-        key = rule.number, "place" in rule.fields, kinds, counts, roles, named
+        key = rule.number, "place" in rule.fields, kinds, counts, roles, named, _is_shared(parts)
         try:
             if key not in self._known:
                 self._known[key] = self._solve(rule, first, parts)
@@ -100,7 +100,7 @@ class ShapeSolver:
 
     def _solve(self, rule: ShardRule, first: StoredTensor, parts: Parts) -> _Solved:
         placed = "place" in rule.fields
-        axis = None if placed else self._find_axis(rule, first, parts)
+        axis = None if placed or _is_shared(parts) else self._find_axis(rule, first, parts)
         for rank, part in enumerate(parts):
             if part is None and not placed:
                 raise PlanError(f"it is missing on rank {rank}")
@@ -236,6 +236,11 @@ class ShapeSolver:
         if found and counts == "inner":
             found = [n * size for size in _iter_integers(self._config) for n in (1, 2, 4)]
         return {-(-size // pack) for size in found}
+
+
+def _is_shared(parts: Parts) -> bool:
+    """Return whether all ranks share one stored tensor. It is complete, even if a rule shards its name."""
+    return len(parts) > 1 and all(part is parts[0] for part in parts)
 
 
 def _iter_integers(value: Any) -> Iterator[int]:
