@@ -142,6 +142,21 @@ def test_files_of_a_checkpoint_their_index_and_ranks(tmp_path: Path) -> None:
     assert contents(tmp_path / "other") == contents(tmp_path / "parts")
 
 
+def test_a_file_without_tensors_is_left_out_and_the_total_of_the_index_is_right(tmp_path: Path) -> None:
+    """All tensors of the second file become parts in the first one, and equal scalars become one."""
+    plan = {"version": 1, "rule": [{"fused": "*.qk.{leaf}", "parts": ["*.q.{leaf}", "*.k.{leaf}"]}]}
+    weights = {f"a.{part}.weight": numbered(2, 3) for part in "qk"}
+    scales = {f"a.{part}.scale": np.full((), 5, np.float32) for part in "qk"}
+    model = save(tmp_path / "model", weights | scales, CONFIG, 2)
+    fuse(model, plan).run(tmp_path / "fused", sync=False)
+    unfuse(tmp_path / "fused", plan).run(tmp_path / "parts", sync=False)
+    for folder in (tmp_path / "fused", tmp_path / "parts"):
+        every = {"version": 1, "rule": [{"match": "*", "replicate": True}]}
+        found = shard(folder, every, ranks=1, strict=True)
+        assert [file.name for file in found.checkpoint.files] == ["model-00001-of-00002.safetensors"]
+        assert not [each for each in found.checkpoint.warnings if "total_size" in each]
+
+
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     model = save(tmp_path / "model", {"model.layers.0.self_attn.qkv_proj.weight": numbered(32, 16)}, CONFIG)
     arguments = ["unfuse", model, "--out", tmp_path / "out", "--dry-run"]

@@ -72,22 +72,29 @@ class FusePlan(Runnable):
     def plan_files(self, out: AnyPath) -> FilePlan:
         """Return the plan that writes the new tensors and the sidecar files into the folder ``out``."""
         source = self.checkpoint
+        indexed = any(other.name.endswith(INDEX) for other in source.others)
+        old = {tensor.file for tensor in source.tensors}
         files: list[TargetFile] = []
         where: dict[str, str] = {}
         places = np.zeros(len(self.tensors), np.int64)
         file_of = np.array([tensor.stored.file for tensor in self.tensors], np.int64)
+        target_of = np.zeros_like(file_of)
         for number, file in enumerate(source.files):
             members = np.flatnonzero(file_of == number)
+            if not len(members) and number in old and indexed:
+                continue  # the index would not list this file
             held = [self.tensors[i].stored for i in members.tolist()]
             laid, places[members] = lay_out_file(file.name, held, file.metadata)
+            target_of[members] = len(files)
             files.append(laid)
             where |= {tensor.name: file.name for tensor in held}
         copied = [(made, *each) for made, tensor in enumerate(self.tensors) for each in tensor.copied]
         form, firsts = number_keys(id(each) for _, _, each in copied)
         made, index = np.array([each[:2] for each in copied], np.int64).reshape(-1, 2).T
-        extents = copy_extents([copied[i][2] for i in firsts], form, index, file_of[made], places[made])
+        extents = copy_extents([copied[i][2] for i in firsts], form, index, target_of[made], places[made])
+        total = sum(tensor.stored.size for tensor in self.tensors)
         written = [
-            _make_index(other.name, other.source.read(0, other.source.size), where)
+            _make_index(other.name, other.source.read(0, other.source.size), where, total)
             for other in source.others
             if other.name.endswith(INDEX)
         ]
@@ -100,9 +107,14 @@ class FusePlan(Runnable):
         )
 
 
-def _make_index(name: str, text: bytes, where: Mapping[str, str]) -> TargetFile:
-    """Return an index with a new map of tensors to files, formatted as transformers does."""
+def _make_index(name: str, text: bytes, where: Mapping[str, str], total: int) -> TargetFile:
+    """Return an index with a new map of tensors to files, formatted as transformers does.
+
+    ``total`` replaces the total size, if the index declares one. Scalars of fused tensors change it.
+    """
     document = {**parse(text, name), "weight_map": where}
+    if isinstance(metadata := document.get("metadata"), dict) and "total_size" in metadata:
+        document["metadata"] = {**metadata, "total_size": total}
     new = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False).encode()
     new += b"\n" if text.endswith(b"\n") else b""
     return TargetFile(name, len(new), ((0, new),))
