@@ -135,6 +135,12 @@ def test_heads_repeat_where_there_are_fewer_than_ranks():
             "cannot be repeated on 4 ranks, as neither number divides the other: use [1, 3, 6] ranks",
         ),
         (
+            AxisSharding(0, replicate=frozenset({0}), pad_to=2**62),
+            6,
+            3,
+            "as neither number divides the other: use [1, 2, 4, 8, 16, 32, ..., 65536] (17 values) ranks",
+        ),
+        (
             AxisSharding(0, unit=4, replicate=frozenset({0})),
             6,
             4,

@@ -202,7 +202,8 @@ def _divide_section(
             each = ranks // units
             return [(rank // each * unit, unit) for rank in range(ranks)]
         if units % ranks:
-            good = [n for n in range(1, 2 * max(units, ranks) + 1) if units % n == 0 or n % units == 0]
+            limit = min(2 * max(units, ranks), MAX_RANKS)
+            good = [n for n in range(1, limit + 1) if units % n == 0 or n % units == 0]
             what = f"{units} units of {unit} cannot be repeated on {ranks} ranks"
             raise RanksError(f"{what}, as neither number divides the other", good)
     plan = _divide(length, ranks, even=axis_sharding.even)
