@@ -213,6 +213,14 @@ def test_cuts_through_packed_elements_are_rejected(tmp_path, shape, rule, says):
     assert found.value.message == says
 
 
+def test_packed_tensors_of_equal_shapes_are_fitted_separately(tmp_path):
+    packed(tmp_path / "model" / "model.safetensors", {"a": ("F4", [8]), "b": ("F6_E2M3", [8])})
+    plan = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    found = sharding.find_ranks(tmp_path / "model", plan, ranks=[2, 4])
+    assert [each.works for each in found] == [True, False]
+    assert "tensor 'b', F6_E2M3: a shard would end inside" in found[1].note
+
+
 def packed(path, tensors, **metadata):
     """Write a file of tensors of types that NumPy does not have."""
     header, at = {"__metadata__": metadata} if metadata else {}, 0

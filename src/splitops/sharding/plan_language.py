@@ -175,7 +175,8 @@ def match_rules(rules: Sequence[ShardRule], tensors: Sequence[StoredTensor], nam
             _, captures = globs.find(tensors[index].name) or (0, {})
             texts[index] = text = captures[placing[rule.number]]
             counts[rule.number] = max(counts[rule.number], int(text) + 1 if _is_number(text) else 0)
-    numbers, firsts = number_keys(zip(map(id, chosen), iter_field(tensors, "shape"), texts, strict=True))
+    shapes, units = iter_field(tensors, "shape"), iter_field(tensors, "unit")
+    numbers, firsts = number_keys(zip(map(id, chosen), shapes, units, texts, strict=True))
     kinds = []
     for index in firsts:
         tensor, rule = tensors[index], chosen[index]
