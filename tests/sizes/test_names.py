@@ -258,3 +258,21 @@ def test_a_name_has_a_greatest_length() -> None:
     beyond = at_limit + "x"  # not even read: texts come from files
     assert symbols_in(beyond) == {beyond}
     assert names.evaluate(beyond, {beyond: 3}) == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "floor(N/2 - 1/2)",  # SymPy: a rounded sum
+        "floor(N - 3/2)",
+        "ceil(N+1/2)",
+        "floor((N) - (3)/2)",
+        "ceil(N/2)+floor(M/3)",
+        "ceil((N)/2)+floor((M)/3)",
+    ],
+)
+def test_expressions_of_other_programs_are_single_symbols(name: str) -> None:
+    assert names.find_symbols(name) == {name}
+    assert names.evaluate(name, {"N": 8, "M": 6}) is None
+    assert names.evaluate(name, {name: 3}) == 3
+    assert names.add(name, 1) is None  # it would be ambiguous

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 MAX_LENGTH: Final = 200
@@ -18,7 +19,7 @@ MAX_LENGTH: Final = 200
 A single symbol may be longer.
 """
 
-_ROUNDED: Final = re.compile(r"(ceil|floor)\((.+)/([1-9][0-9]*)\)")
+_ROUNDED: Final = re.compile(r"(ceil|floor)\((\(.+\)|[^\s+]+)/([1-9][0-9]*)\)")
 _SYMBOL: Final = re.compile(r"[^-\s*/()+][^\s*/()+]*")
 _TERM: Final = re.compile(r"(?:([0-9]+)\*)?(.+?)(?:/([1-9][0-9]*))?")
 
@@ -118,7 +119,7 @@ def evaluate(name: str, sizes: Mapping[str, int]) -> int | None:
     """
     total = Fraction(0)
     for atom, coefficient in _parse_cached(name).items():
-        match = _ROUNDED.fullmatch(atom)
+        match = _match_rounded(atom)
         value: int | None
         if match:
             inner, divisor = evaluate(_get_operand(match), sizes), int(match[3])
@@ -141,7 +142,7 @@ def find_symbols(name: str) -> frozenset[str]:
     """
     found: set[str] = set()
     for atom in _parse_cached(name):
-        match = _ROUNDED.fullmatch(atom)
+        match = _match_rounded(atom)
         found |= find_symbols(_get_operand(match)) if match else {atom} - {""}
     return frozenset(found)
 
@@ -152,6 +153,13 @@ def _sum(names: Iterable[tuple[str | int, int]]) -> Sum:
         for atom, coefficient in _parse_cached(name).items():
             total[atom] = total.get(atom, Fraction(0)) + factor * coefficient
     return total
+
+
+def _match_rounded(text: str) -> re.Match[str] | None:
+    """Match a rounded quotient of one dividend, unlike the ``floor(N/2 - 1/2)`` of other programs."""
+    match = _ROUNDED.fullmatch(text)
+    depths = accumulate((each == "(") - (each == ")") for each in _get_operand(match)) if match else ()
+    return match if all(depth >= 0 for depth in depths) else None
 
 
 def _get_operand(match: re.Match[str]) -> str:
@@ -210,7 +218,7 @@ def _parse_term(text: str) -> tuple[str, Fraction] | None:
 
 
 def _is_atom(text: str) -> bool:
-    return bool(_SYMBOL.fullmatch(text) or _ROUNDED.fullmatch(text)) and text.count("(") == text.count(")")
+    return bool(_SYMBOL.fullmatch(text) or _match_rounded(text)) and text.count("(") == text.count(")")
 
 
 def _format(terms: Sum) -> str | int | None:
