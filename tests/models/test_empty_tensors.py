@@ -404,6 +404,47 @@ def test_operators_on_which_onnxruntime_ends_the_process() -> None:
 
 
 @pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
+@pytest.mark.parametrize(
+    ("declared", "nodes", "value"),
+    [
+        pytest.param("float[2, N, 3] x", "d = Relu(x)", "Lazy()", id="an input that is not an ndarray"),
+        pytest.param(
+            "seq(float[2, N, 3]) x", "d = ConcatFromSequence<axis = 1>(x)", "[empty]", id="a sequence"
+        ),
+        pytest.param(
+            "int64[3] x",
+            "g = Gather<axis = 1>(data, none) d = Reshape<allowzero = 1>(g, x)",
+            "np.array([2, 0, 3])",
+            id="an empty constant",
+        ),
+    ],
+)
+def test_empty_tensors_of_other_origins_do_not_end_the_process(declared: str, nodes: str, value: str) -> None:
+    script = f"""
+import numpy as np, onnx.parser, splitops
+empty = np.zeros((2, 0, 3), np.float32)
+class Lazy:
+    def __array__(self, dtype=None, copy=None):
+        return empty
+model = onnx.parser.parse_model('''
+    <ir_version: 9, opset_import: ["": 18]>
+    g ({declared}, float[1, 6, 3] w, float[1, 6, 2] r, float[2, 1, 3] data) => (float[a, b, c, e] y)
+    <int64[0] none = {{}}> {{
+        {nodes} y = GRU<hidden_size = 2>(d, w, r)
+    }}''')
+feeds = {{"w": np.ones((1, 6, 3), np.float32), "r": np.ones((1, 6, 2), np.float32)}}
+feeds["data"] = np.ones((2, 1, 3), np.float32)
+try:
+    splitops.session(model, "onnxruntime").run({{"x": {value}, **feeds}})
+except splitops.SplitError as error:  # the reference cannot compute it either
+    print(error)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not is_installed("onnxruntime"), reason="onnxruntime is not installed")
 def test_an_operator_in_a_body_reads_an_empty_slice_of_the_run() -> None:
     script = """
 import numpy as np, onnx.parser, splitops

@@ -81,8 +81,10 @@ def find_crash_risk(model: ir.Model, where: Where) -> CrashRisk:
         if isinstance(kind, AbstractTensor) and kind.shape is not None and 0 in kind.shape
     }
     doubtful = any(not all(map(is_full, node.inputs)) for node in crashing)
+    has_empty = any(0 in (getattr(known, "shape", None) or ()) for known in result.values.values())
     operators = tuple(sorted({node.op_type for node in crashing}))
-    return CrashRisk(operators, tuple(sorted(certain)), doubtful and any(map(may_empty, nodes)))
+    possible = doubtful and (has_empty or any(map(may_empty, nodes)))
+    return CrashRisk(operators, tuple(sorted(certain)), possible)
 
 
 _MAKERS: Final = frozenset(

@@ -87,6 +87,7 @@ class OnnxProgram(SessionProgram):
         runner = self._get_child() if guarded else engine
         repeats = any(node.op_type in REPEATING for node in iter_nodes(proto))
         refusal, has_loops, whole = find_inlining_problem(proto), False, proto
+        reject: Callable[[Mapping[Any, Any]], None] | None = None
         if self._counts and (repeats or proto.functions):
             refusal = COUNTED
         elif refusal is None and repeats:
@@ -100,7 +101,7 @@ class OnnxProgram(SessionProgram):
             risk = find_crash_risk(deserialize_model(proto, self._where), self._where)
             if risk.certain:
                 raise make_crash_error(risk.certain, self._where)
-            self._preflight = partial(_reject_empty, risk.operators, self._where)
+            reject = partial(_reject_empty, risk.operators, self._where)
             runner = self._get_child() if risk.possible else engine
         rewritten, rules, outputs = proto, None, self.outputs
         if analysis.reasons or analysis.fused or analysis.unchecked or has_loops:
@@ -119,7 +120,8 @@ class OnnxProgram(SessionProgram):
         else:
             program = make_program(rewritten, outputs, self._where)
         inputs = Inputs([(declared.name, declared) for declared in self.inputs])
-        return self._compile(runner, replace(program, guarded=guarded), inputs, rules, defaults)
+        program = replace(program, guarded=guarded)
+        return self._compile(runner, program, inputs, rules, defaults=defaults, check_feeds=reject)
 
 
 def inline_functions(model: ModelProto) -> ModelProto:
@@ -131,11 +133,12 @@ def inline_functions(model: ModelProto) -> ModelProto:
     return inline_local_functions(model)
 
 
-def _reject_empty(operators: tuple[str, ...], where: Where, inputs: Mapping[str, Any]) -> EngineError | None:
-    """Return an error if an input array is empty, as ``operators`` may crash on it, or None."""
-    if any(isinstance(array, np.ndarray) and not array.size for array in inputs.values()):
-        return make_crash_error(operators, where)
-    return None
+def _reject_empty(operators: tuple[str, ...], where: Where, feeds: Mapping[Any, Any]) -> None:
+    """Raise EmptyTensorError if an input, or an element of a sequence, is empty: ``operators`` may crash."""
+    for value in feeds.values():
+        arrays = value if isinstance(value, list) else [value]
+        if any(isinstance(array, np.ndarray) and not array.size for array in arrays):
+            raise make_crash_error(operators, where)
 
 
 def _remove_defaults(proto: ModelProto, where: Where) -> tuple[ModelProto, dict[str, Any]]:

@@ -75,6 +75,7 @@ class EngineModel:
         engine: name of the engine.
         defaults: values of optional inputs, if the engine does not support defaults.
         rules: the checks after each run, or None.
+        check_feeds: raises an EngineError for checked inputs on which the engine must not run, or None.
     """
 
     inputs: Inputs[Any]
@@ -84,6 +85,7 @@ class EngineModel:
     engine: str
     defaults: Mapping[str, Any]
     rules: Rules | None
+    check_feeds: Callable[[Mapping[Any, Any]], None] | None = None
 
     def run(self, inputs: Mapping[str, Any], *, max_iterations: int = MAX_ITERATIONS) -> dict[str, Any]:
         """Run the model. ``max_iterations`` is ignored.
@@ -97,6 +99,8 @@ class EngineModel:
         feeds = {**self.defaults, **self.inputs.check(inputs, self.where)}
         if self.engine == "openvino":
             self._check_narrowing(feeds)
+        if self.check_feeds is not None:
+            self.check_feeds(feeds)
         found = self.compiled.run(feeds)
         if self.rules is not None and not self.rules.are_met(found[-1]):
             problem = "would run an invalid split, or a loop without iterations"
@@ -148,7 +152,6 @@ class SessionProgram(ABC):
         self._reference: Prepared | None = None
         self._in_child: Prepared | EngineError | None = None
         self._constants: AbstractSet[str] = frozenset()  # inputs that the engine treats as constants
-        self._preflight: Callable[[Mapping[str, Any]], EngineError | None] | None = None
 
     def _start(self) -> None:
         """Prepare the model for the engine or, if it cannot run the model, for the reference.
@@ -226,11 +229,15 @@ class SessionProgram(ABC):
         program: Program,
         inputs: Inputs[Any],
         rules: Rules | None,
+        *,
         defaults: Mapping[str, Any] | None = None,
+        check_feeds: Callable[[Mapping[Any, Any]], None] | None = None,
     ) -> EngineModel:
         compiled = engine.compile(program)
         self.programs.append(compiled)
-        return EngineModel(inputs, self.outputs, compiled, self._where, engine.name, defaults or {}, rules)
+        return EngineModel(
+            inputs, self.outputs, compiled, self._where, engine.name, defaults or {}, rules, check_feeds
+        )
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model; see :meth:`Session.run`."""
@@ -238,9 +245,6 @@ class SessionProgram(ABC):
         replaced = isinstance(inputs, Mapping) and not self._constants.isdisjoint(inputs)
         if self.engine is None or replaced:
             return self._get_reference().run(inputs, max_iterations=self._limit)
-        early = None if self._preflight is None else self._preflight(inputs)
-        if early is not None:
-            return self._fall_back(inputs, early)
         try:
             return self._prepared.run(inputs, max_iterations=self._limit)
         except EngineError as error:
