@@ -150,6 +150,32 @@ def test_openvino_ir_is_verified() -> None:
     assert verify(model, fix(model, "openvino"), "openvino").holds
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(">f4"), np.dtype("S1")], ids=["byte order", "byte strings"])
+def test_given_inputs_are_converted_as_in_a_run(dtype: np.dtype[Any]) -> None:
+    kind = "string" if dtype.kind == "S" else "float"
+    model = parse(f"({kind}[N] x) => ({kind}[A] a, {kind}[B] b) {{ a, b = Split<num_outputs = 2>(x) }}")
+    given = np.array(list("12345")).astype(dtype)
+    found = verify(model, fix(model, "onnxruntime"), "onnxruntime", inputs={"x": given})
+    assert [trial.verdict for trial in found.trials] == [TrialVerdict.SAME]
+
+
+@pytest.mark.parametrize("names", [["x", "y"], ["of x", "y"], ["y", "x"]])
+def test_inputs_of_openvino_ir_have_any_of_their_names_or_none(names: list[str]) -> None:
+    pytest.importorskip("openvino")
+    builder = Builder("m")
+    first = builder.parameter("x", "f32", "2,5", names=["of x"])
+    second = builder.parameter("y", "f32", "2,5", names=[])
+    (change,) = builder.layer("Subtract", [first, second], {"auto_broadcast": "numpy"})
+    ports = [change, builder.const(np.array(1)), builder.const(np.array([2, -1, 0]))]
+    for index, part in enumerate(builder.layer("VariadicSplit", ports, outputs=3)):
+        builder.result(part, f"p{index}")
+    model = builder.model()
+    values = {"x": np.ones((2, 5), np.float32), "y": np.full((2, 5), 3, np.float32)}
+    feeds = {name: values[name[-1]] for name in names}
+    assert verify(model, fix(model, "openvino"), "openvino").holds
+    assert verify(model, fix(model, "openvino"), "openvino", inputs=feeds).holds
+
+
 def test_what_cannot_be_verified() -> None:
     model = parse(OPEN)
     with pytest.raises(splitops.ModelError, match="cannot verify models on"):

@@ -687,6 +687,16 @@ def test_onnx_on_openvino():
 
 
 @needs_openvino
+def test_openvino_runs_models_whose_inputs_are_all_unused():
+    model = parsed(
+        "g (float[N] x) => (float[2] a, float[2] b) <float[4] c = {1, 2, 3, 4}> { a, b = Split(c) }", 13
+    )
+    ready = splitops.session(model, "openvino")
+    assert ready.run({"x": X})["b"].tolist() == [3, 4]
+    assert ready.describe() == "Runs on openvino, including its split"
+
+
+@needs_openvino
 @pytest.mark.parametrize(
     ("number", "engine"),
     [(-(2**31), "openvino"), (2**31 - 1, "openvino"), (-(2**31) - 1, "reference"), (2**31, "reference")],

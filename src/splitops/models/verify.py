@@ -31,6 +31,7 @@ from splitops.models.formats.model import CheckedModel
 from splitops.models.graph.onnx_sequences import find_consumers, find_position
 from splitops.models.infer.interpreter import infer_model
 from splitops.models.running.input_specs import InputSpec
+from splitops.models.running.inputs import Inputs
 from splitops.models.sessions import Session, session
 from splitops.models.split_nodes import SplitNode
 from splitops.spec.sizes.dims import Range
@@ -199,6 +200,10 @@ def verify(
     with ExitStack() as stack:
         trials, base, source_error = _prepare_trials(stack, source, fixed, inputs, seed, allow_links)
         trials.wider = stack.enter_context(session(fixed, "reference")) if opened else None
+        declared = trials.ours.inputs
+        trials.keyed = Inputs(
+            list(enumerate(declared)) if is_openvino(fixed) else [(one.name, one) for one in declared]
+        )
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="splitops-verify-")))
         path = folder / ("m.xml" if is_openvino(fixed) else "m.onnx")
         save(fixed, path)
@@ -206,7 +211,7 @@ def verify(
         program = Program(path, outputs, Where(), as_it_is=True)
         engine = stack.enter_context(_start_engine(runtime))
 
-        def run_source(feeds: Mapping[str, Any]) -> str:
+        def run_source(feeds: Mapping[Any, Any]) -> str:
             return _run_source(source, outputs, runtime, feeds, folder)
 
         found = tuple(trials.run(engine, program, base, run_source))
@@ -256,7 +261,7 @@ def _start_engine(runtime: str) -> Iterator[Engine]:
 
 
 def _run_source(
-    source: AnyModel, outputs: tuple[str, ...], runtime: str, feeds: Mapping[str, Any], folder: Path
+    source: AnyModel, outputs: tuple[str, ...], runtime: str, feeds: Mapping[Any, Any], folder: Path
 ) -> str:
     """Run the source on a runtime in a new process. Return the error message, or '' if it runs."""
     path = folder / ("source.xml" if is_openvino(source) else "source.onnx")
@@ -348,6 +353,8 @@ class _Trials:
         """The fixed model, if it accepts sizes that the source rejects."""
         self.ends: Collection[int] = ()
         """End positions, on the split axis, of the chunks that nodes read."""
+        self.keyed: Inputs[Any] = Inputs([(one.name, one) for one in ours.inputs])
+        """The inputs with their keys in the runtime: names, or positions in OpenVINO IR."""
         self._first: dict[str, Any] = {}
         self.random = np.random.default_rng(seed)
         self.small = False
@@ -363,7 +370,7 @@ class _Trials:
         engine: Engine,
         program: Program,
         base: Mapping[str, int],
-        source_failure: Callable[[Mapping[str, Any]], str],
+        source_failure: Callable[[Mapping[Any, Any]], str],
     ) -> Iterator[Trial]:
         """Run the samples, and yield a trial for each. A failure ends the trials, unless an axis is empty.
 
@@ -382,11 +389,13 @@ class _Trials:
             except SplitError:
                 yield Trial(sizes, TrialVerdict.REJECTED)
                 continue
+            # The session has converted names, byte order and strings; the runtime needs the same values.
+            given = self.keyed.check(feeds, Where())
             if 0 in sizes.values():
-                yield _run_empty(engine.name, program, sizes, feeds, expected, source_failure)
+                yield _run_empty(engine.name, program, sizes, given, expected, source_failure)
                 continue
             try:
-                found = compiled.run(feeds)
+                found = compiled.run(given)
             except EngineError as error:
                 yield Trial(sizes, TrialVerdict.FAILED, error.message)
                 return  # its process may have crashed
@@ -502,9 +511,9 @@ def _run_empty(
     runtime: str,
     program: Program,
     sizes: Mapping[str, int],
-    feeds: Mapping[str, Any],
+    feeds: Mapping[Any, Any],
     expected: Mapping[str, Any],
-    source_failure: Callable[[Mapping[str, Any]], str],
+    source_failure: Callable[[Mapping[Any, Any]], str],
 ) -> Trial:
     """Run a sample with an empty axis in a new process.
 

@@ -94,8 +94,8 @@ class Event:
 class Compiled(Protocol):
     """A program that is ready to run, any number of times and from any thread."""
 
-    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        """Run the program on inputs by name, or in the order of the model if its inputs have no names.
+    def run(self, feeds: Mapping[Any, Any]) -> Sequence[Any]:
+        """Run the program on inputs by name or, for OpenVINO IR, by position.
 
         Return the outputs: arrays, or lists of arrays for sequences.
 

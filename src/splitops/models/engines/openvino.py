@@ -284,12 +284,11 @@ class OpenVINOProgram:
         self._profile = profile
         self._events: list[Event] = []
 
-    def run(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
+    def run(self, feeds: Mapping[Any, Any]) -> Sequence[Any]:
         """See :meth:`Compiled.run`. The outputs are copies."""
-        # Match by name if inputs have names, otherwise by order: OpenVINO drops unused inputs of ONNX models.
-        places = dict(enumerate(feeds.values()))
-        if self._positions:
-            places = {self._positions[name]: feeds[name] for name in feeds if name in self._positions}
+        # OpenVINO drops unused inputs of ONNX models. Inputs of IR may have no names.
+        found_at = {key: key if isinstance(key, int) else self._positions.get(key) for key in feeds}
+        places = {at: feeds[key] for key, at in found_at.items() if at is not None}
         if self._guard is not None:
             self._guard.check(tuple(places[at].shape for at in sorted(places)))
         try:
