@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -48,6 +49,17 @@ def test_an_interrupted_answer_is_not_taken_for_the_next_one(monkeypatch: pytest
                 ready.run(inputs(2))
         with pytest.raises(EngineError, match="has ended its process with"):
             ready.run(inputs(3))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals")
+def test_a_signal_without_a_name_is_an_error_of_the_engine() -> None:
+    with splitops.session(DOUBLED, "onnxruntime", isolate=True) as ready:
+        process = ready._runtime._process  # type: ignore[attr-defined]
+        process.send_signal(signal.SIGRTMIN + 6)
+        process.wait()
+        with pytest.raises(EngineError, match=f"with signal {signal.SIGRTMIN + 6}"):
+            ready.run(inputs(1))
+        assert ready.run(inputs(1))["a"].tolist() == [2, 2]
 
 
 def test_ctrl_c_does_not_reach_an_isolated_engine() -> None:

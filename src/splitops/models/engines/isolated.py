@@ -82,7 +82,8 @@ class IsolatedEngine:
         """Stop the process, set :attr:`ended` and return it."""
         self._process.kill()  # it may still run, but its pipe is unusable
         status = self._process.wait()
-        way = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        names = {int(each): each.name for each in signal.Signals}  # most real-time signals have no name
+        way = f"status {status}" if status >= 0 else f"signal {names.get(-status, -status)}"
         self.ended = f"has ended its process with {way}"
         return self.ended
 
