@@ -417,3 +417,14 @@ def test_malformed_headers_of_version_3(tmp_path, text):
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x03\x00" + len(text).to_bytes(4, "little") + text + bytes(8))
     with pytest.raises(FileError, match="the header is malformed"):
         splitops.files.open(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_header_with_several_lines_ends_where_it_says(tmp_path, version):
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n" + b" " * 20 + b"\n"
+    head = b"\x93NUMPY" + bytes([version, 0]) + len(text).to_bytes(2 if version == 1 else 4, "little") + text
+    (path := tmp_path / "x.npy").write_bytes(head + np.float32([1, 2]).tobytes())
+    assert map_array(path).tolist() == np.load(path).tolist() == [1, 2]
+    path.write_bytes(head[:-21] + b" " * 8)  # the "data" would be padding of the header
+    with pytest.raises(FileError, match="the header is malformed"):
+        map_array(path)

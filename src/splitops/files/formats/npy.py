@@ -133,7 +133,9 @@ def _read_bounded(file: IO[bytes], width: int) -> Any:
     length = int.from_bytes(prefix := file.read(width), "little")
     if length > _MAX_HEADER:
         raise ValueError(f"it has {length} bytes")
-    return io.BytesIO(prefix + file.read(length))
+    if len(text := file.read(length)) < length:  # NumPy checks this, but _read_utf8 does not
+        raise ValueError(f"it has {length} bytes, but only {len(text)} are there")
+    return io.BytesIO(prefix + text)
 
 
 def _read_utf8(file: IO[bytes]) -> IO[bytes]:
