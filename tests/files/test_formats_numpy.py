@@ -375,6 +375,9 @@ def test_a_cut_inside_of_a_packed_unit_is_rejected(tmp_path):
         ((-1, 5), 0, "no size for the -1"),
         ((-1, -1), 0, "no size for the -1"),
         ((-3, 4), 0, "-12 elements"),
+        ((-3, -4), 0, "negative size"),
+        ((-3, 0), 0, "negative size"),
+        ((-3, -2, -1), 0, "negative size"),
     ],
 )
 def test_raw_shapes_that_do_not_fit_are_rejected(tmp_path, shape, offset, problem):

@@ -42,6 +42,8 @@ class RawFormat:
             size = compute_packed_size(self.element_type, math.prod(shape))
         except ArrayError as error:
             raise FileError(f"{source.name}: {error.message}") from error
+        if any(dim < 0 for dim in shape):  # the product of two of them is positive
+            raise FileError(f"{source.name}: shape {shape} has a negative size")
         if self.offset < 0 or self.offset + size > resolve_size(source, self.offset + size, exact=False):
             raise FileError(
                 f"{source.name} has {source.size} bytes, but {self.element_type} of shape {shape} at offset "
