@@ -112,6 +112,13 @@ LAYERS: list[tuple[str, int, dict[str, Any], list[Given], int]] = [
         [("f32", "1..4,6,8..9,1.."), np.zeros((6, 8, 3, 3), np.float32)],
         1,
     ),
+    (
+        "ConvolutionBackpropData",
+        1,
+        {**_CONVOLUTION, "auto_pad": "explicit"},
+        [("f32", "1..4,6,8..9,9"), ("f32", "6,8,2..4,3")],
+        1,
+    ),
     ("MaxPool", 1, _POOL, [_IMAGE], 1),
     ("MaxPool", 8, {**_POOL, "dilations": "1,1", "index_element_type": "i64", "axis": 0}, [_IMAGE], 2),
     ("AvgPool", 1, {**_POOL, "exclude-pad": "true"}, [_IMAGE], 1),
@@ -169,6 +176,46 @@ LAYERS: list[tuple[str, int, dict[str, Any], list[Given], int]] = [
 ]
 
 
+_BATCHES = np.arange(4, dtype=np.int64).reshape(2, 2)
+_VECTOR = np.array([5, 1, 7, 6, 1])
+_BORDER = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, 0]), np.array([0, 1]), np.float32(2)]
+_CLASSES = [np.array([-1, 2]), np.array(3), np.array(1), np.array(0)]
+
+CONSTANT_LAYERS: list[tuple[str, int, dict[str, Any], list[Any], int, bool]] = [
+    ("Broadcast", 3, {"mode": "explicit"}, [_VECTOR, np.array([2, 5, 3]), np.array([1])], 1, True),
+    ("Broadcast", 3, {"mode": "explicit"}, [_BATCHES, np.array([2, 3, 2]), np.array([0, 2])], 1, True),
+    ("OneHot", 16, {"axis": 1, "negative_indices_mode": "normalize"}, _CLASSES, 1, False),
+    ("OneHot", 16, {"axis": 0, "negative_indices_mode": "ignore_negative"}, _CLASSES, 1, True),
+    ("OneHot", 1, {"axis": 1}, [np.zeros(0, np.int64), np.array(10**13), *_CLASSES[2:]], 1, False),
+    ("TopK", 3, _ORDER, [np.float32([1, np.nan, 3]), np.array(2)], 2, False),
+    ("TopK", 3, _ORDER | {"sort": "none"}, [_VECTOR, np.array(2)], 2, False),
+    ("TopK", 3, _ORDER | {"sort": "index"}, [_VECTOR, np.array(3)], 2, True),
+    ("TopK", 3, _ORDER | {"sort": "index", "mode": "min"}, [_VECTOR, np.array(3)], 2, True),
+    ("Eye", 9, {"output_type": "i64"}, [np.array(3), np.array(4), np.array(1)], 1, True),
+    ("Eye", 9, {"output_type": "f32"}, [np.array([3]), np.array([2]), np.array([-1])], 1, True),
+    ("Eye", 9, {"output_type": "f32"}, [np.array(0), np.array(10**12), np.array(0)], 1, True),
+    ("Pad", 12, {"pad_mode": "constant"}, [_BORDER[0], np.array([-1, 0]), *_BORDER[2:]], 1, False),
+    ("Pad", 1, {"pad_mode": "reflect"}, _BORDER, 1, False),
+    ("StridedSlice", 1, _masks(1, shrink_axis="1"), [_VECTOR, np.array([-1]), np.array([9])], 1, True),
+]
+
+_BOUNDS = [np.array([1, 0]), np.array([3, 3])]
+IMPOSSIBLE_LAYERS: list[tuple[str, int, dict[str, Any], list[Given], int]] = [
+    ("Squeeze", 1, {}, [("f32", "1,3"), np.array([10**12])], 1),
+    ("Softmax", 8, {"axis": 10**30}, [_ROWS], 1),
+    ("GatherND", 8, {"batch_dims": 2}, [("f32", "2,3"), ("i64", "4,2")], 1),
+    ("StridedSlice", 1, _masks(2), [_ROWS, _BOUNDS[0], np.array([3])], 1),
+    ("StridedSlice", 1, _masks(2, ellipsis="1,1"), [_ROWS, *_BOUNDS], 1),
+    ("StridedSlice", 1, _masks(2), [("f32", "4"), *_BOUNDS], 1),
+    ("Pad", 1, {"pad_mode": "edge"}, [_ROWS, np.array([-1]), np.array([0, 1])], 1),
+    ("MatMul", 1, {"transpose_a": False, "transpose_b": False}, [("f32", ""), _ROWS], 1),
+    ("DepthToSpace", 1, {"mode": "blocks_first", "block_size": 2}, [("f32", "4,4")], 1),
+    ("Convolution", 1, {**_CONVOLUTION, "auto_pad": "explicit"}, [("f32", "1,6,9"), _FILTERS], 1),
+    ("ConvolutionBackpropData", 1, {**_CONVOLUTION, "auto_pad": "explicit"}, [("f32", "1,8,9"), _FILTERS], 1),
+    ("AdaptiveAvgPool", 8, {}, [_IMAGE, np.array([3])], 1),
+]
+
+
 def _layer(type_: str, version: int, data: dict[str, Any], inputs: list[Given], count: int) -> OpenVINOModel:
     builder = Builder()
     ports = [
@@ -208,6 +255,65 @@ def test_intervals_go_through_a_layer_as_openvino_infers_them(case: Any) -> None
             if isinstance(own, int):  # and nothing that they exclude
                 inside = dim == own if isinstance(dim, int) else dim.lo <= own <= (dim.hi or own)
                 assert inside, (str(ours), dims)
+
+
+@pytest.mark.parametrize("case", CONSTANT_LAYERS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_constants_go_through_a_layer_as_openvino_computes_them(case: Any) -> None:
+    openvino = pytest.importorskip("openvino")
+    *layer, is_computed = case
+    model = _layer(*layer)
+    xml, weights = to_bytes(model)
+    theirs = openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+    results = openvino.Core().compile_model(theirs, "CPU")([])
+    found = splitops.infer(model)
+    for index in range(case[4]):
+        _check_elements(found[f"y{index}"], results[index], is_computed=is_computed)
+
+
+def _check_elements(ours: Any, theirs: Any, *, is_computed: bool) -> None:
+    assert ours == AbstractTensor(element_type_of(theirs.dtype), theirs.shape, ours.elements)
+    assert (ours.elements is not None) == is_computed
+    if is_computed:
+        np.testing.assert_array_equal(ours.elements, theirs)
+
+
+CONSTANT_NODES = [
+    ("y = Range(zero, half, one)", False),
+    ("y = Range(half, three, one)", False),
+    ("y = Range(three, half, minus)", False),
+    ("y = Range(zero, three, half)", False),
+    ("y = OneHot(none, huge, pair)", False),
+    ("y = Compress(x, few)", True),
+    ("y = Compress(x, many)", True),
+    ("y = Compress<axis = 1>(m, many)", True),
+    ("y = Pad(x, crop)", False),
+]
+
+
+@pytest.mark.parametrize(("nodes", "is_computed"), CONSTANT_NODES)
+def test_constants_go_through_a_node_as_onnxruntime_computes_them(nodes: str, *, is_computed: bool) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18]> g () => (float y)
+        <float zero = {{0}}, float half = {{0.5}}, float one = {{1}}, float three = {{3}},
+         float minus = {{-1}}, int64[0] none = {{}}, int64 huge = {{10000000000000}},
+         int64[2] pair = {{4, 5}}, int64[2] crop = {{-1, 1}}, int64[3] x = {{1, 2, 3}},
+         int64[2, 2] m = {{1, 2, 3, 4}},
+         bool[2] few = {{0, 1}}, bool[4] many = {{1, 0, 0, 1}}> {{ {nodes} }}""")
+    model.graph.output[0].ClearField("type")
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    _check_elements(splitops.infer(model)["y"], session.run(None, {})[0], is_computed=is_computed)
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE_LAYERS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_a_layer_that_openvino_rejects_is_left_open(case: Any) -> None:
+    openvino = pytest.importorskip("openvino")
+    model = _layer(*case)
+    xml, weights = to_bytes(model)
+    with pytest.raises(RuntimeError):
+        openvino.Core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
+    ours = splitops.infer(model)["y0"]
+    assert isinstance(ours, AbstractTensor)
+    assert ours.shape is None
 
 
 def test_an_input_of_unknown_type_is_not_an_absent_one() -> None:

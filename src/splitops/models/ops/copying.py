@@ -24,13 +24,6 @@ from splitops.models.ops.shapes import broadcast, count_range, read_axes, to_siz
 from splitops.spec.elements.types import ElementType
 from splitops.spec.sizes.dims import UNKNOWN, Dim, Shape, to_exact
 
-
-def check_size(shape: Any) -> None:
-    """Raise ValueError if a result of this shape has too many elements to be tracked."""
-    if math.prod(map(int, shape)) > MAX_ELEMENTS:
-        raise ValueError("too large")
-
-
 # Expand, Broadcast and ConstantOfShape
 
 
@@ -58,9 +51,7 @@ def _fill(kind: ElementType | None, shape: Shape, element: Entry) -> AbstractTen
 
 def _fold_expand(operands: Operands, data: Any, target: Any, *mapping: Any) -> Any:
     shape, mode = [int(size) for size in target.reshape(-1)], operands.get("mode", "bidirectional")
-    check_size(shape)
     if mode == "bidirectional":
-        check_size(np.broadcast_shapes(data.shape, tuple(shape)))
         return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
     if mapping:
         axes = [int(axis) for axis in mapping[0]]
@@ -78,10 +69,7 @@ EXPAND: Final = Operator(
 
 
 def _infer_constant(operands: Operands) -> AbstractTensor:
-    shape, value = tuple(map(to_size, operands.get_entries("shape"))), operands.get("value")
-    if value is None:
-        return AbstractTensor(None, shape)
-    return _fill(None, shape, value)
+    return _fill(None, tuple(map(to_size, operands.get_entries("shape"))), operands["value"])
 
 
 def _read_single_element(value: Any) -> Any:
@@ -108,16 +96,11 @@ def _infer_tile(operands: Operands) -> AbstractTensor:
     return AbstractTensor(operands.get_type(), tuple(sizes))
 
 
-def _fold_tile(operands: Operands, data: Any, repeats: Any) -> Any:
-    check_size([data.size, *repeats])
-    return np.tile(data, repeats)
-
-
 TILE: Final = Operator(
     onnx=(Spelling("Tile", "data repeats", since=6),),
     openvino=(Spelling("Tile", "data repeats"),),
     infer=_infer_tile,
-    fold=_fold_tile,
+    fold=lambda _, data, repeats: np.tile(data, repeats),
 )
 
 # Pad
@@ -148,7 +131,6 @@ def _fold_pad(operands: Operands, data: Any, *_: Any) -> Any:
     if min(*begins, *ends, 0) < 0:
         raise ValueError("crops")
     widths = list(zip(begins, ends, strict=True))
-    check_size([size + first + last for size, (first, last) in zip(data.shape, widths, strict=True)])
     mode = operands["mode"]
     if mode == "constant":
         return np.pad(data, widths, constant_values=operands.get_array("value", 0).reshape(()))
@@ -205,11 +187,8 @@ def _fold_range(operands: Operands, start: Any, limit: Any, step: Any) -> Any:
     numbers = [one.reshape(()).item() for one in (start, limit, step)]
     if any(number != int(number) for number in numbers):
         raise ValueError("fractions are counted in another way")
-    counts = range(*map(int, numbers))
-    if len(counts) > MAX_ELEMENTS:
-        raise ValueError("too large")
     kind = operands.get("type")
-    return np.array(counts, start.dtype if kind is None else kind.numpy)
+    return np.array(range(*map(int, numbers)), start.dtype if kind is None else kind.numpy)
 
 
 RANGE: Final = Operator(

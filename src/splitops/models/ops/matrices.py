@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from splitops.models.abstract_values import AbstractTensor
-from splitops.models.ops.copying import check_size
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor
 from splitops.models.ops.integer_math import divide, multiply
 from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
 from splitops.models.ops.shapes import broadcast, to_size
@@ -37,7 +37,9 @@ def _fold_matmul(operands: Operands, *factors: Any) -> Any:
         else factor
         for factor, name in zip(factors, ("data", "other"), strict=True)
     )
-    check_size([*np.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.size, right.size])
+    batches = math.prod(np.broadcast_shapes(left.shape[:-2], right.shape[:-2]))
+    if batches * left.size * right.size > MAX_ELEMENTS:
+        raise ValueError("too many products")
     return np.matmul(left, right)
 
 

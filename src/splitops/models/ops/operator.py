@@ -303,13 +303,10 @@ class Operands:
         return self.get_elements(name)
 
     def get_array(self, name: str = "data", default: Any = None) -> npt.NDArray[Any]:
-        """Return an operand, or ``default``, as an array. The elements of an input must be known."""
+        """Return an operand, or ``default``, as an array. All elements of an input must be known."""
         value = self._values.get(name, default)
-        if not isinstance(value, AbstractTensor):
-            return np.asarray(value)
-        array = value.to_array()
-        if array is None:
-            raise Unknown(f"the type or an element of {name} is unknown")
+        array = value.to_array() if isinstance(value, AbstractTensor) else np.asarray(value)
+        assert array is not None, "only functions that fold call this, with inputs that are known"
         return array
 
     def get_entries(self, name: str) -> list[Entry]:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from splitops.models.abstract_values import AbstractTensor, Value
-from splitops.models.ops.copying import check_size
+from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor, Value
 from splitops.models.ops.elementwise import infer_same
 from splitops.models.ops.operator import (
     Attribute,
@@ -54,7 +53,8 @@ def _infer_one_hot(operands: Operands) -> AbstractTensor:
 def _fold_one_hot(operands: Operands, indices: Any, depth: Any, *values: Any) -> Any:
     count, axis = int(depth.reshape(())), normalise_axis(operands["axis"], indices.ndim + 1)
     off, on = values[0] if len(values) == 1 else (values[1], values[0])
-    check_size([*indices.shape, count])
+    if count > MAX_ELEMENTS:
+        raise Unknown("no indices, but many classes")
     if not operands.of_layer:
         indices = np.where((indices >= -count) & (indices < 0), indices + count, indices)
     elif operands.get("negative") != "ignore_negative":
@@ -93,17 +93,16 @@ def _infer_compress(operands: Operands) -> AbstractTensor:
     size: Dim | None = None
     if data.shape is not None:
         size = to_size(count_elements(data.shape)) if axis is None else data.shape[axis]
-    if condition.is_complete:
-        count: Dim = int(np.count_nonzero(operands.get_elements("condition")))
+    if condition.is_complete:  # runtimes ignore conditions after the last element
+        kept = operands.get_elements("condition").reshape(-1)[: size if isinstance(size, int) else None]
+        count: Dim = int(np.count_nonzero(kept))
     else:
         count = make_dim(0, _find_bound(size, condition.shape[0] if condition.shape else None))
 
     def take() -> Value:
         chosen = operands.get_elements() if axis is not None else operands.get_elements().reshape(-1)
-        try:
-            return np.compress(operands.get_complete_elements("condition").reshape(-1), chosen, axis or 0)
-        except IndexError as error:
-            raise Unknown("more conditions than elements") from error
+        flags = operands.get_complete_elements("condition").reshape(-1)
+        return np.compress(flags[: chosen.shape[axis or 0]], chosen, axis or 0)
 
     shape = (count,) if axis is None else _replace_size(operands.get_shape(), axis, count)
     return infer_result(data, shape, take)
@@ -226,9 +225,7 @@ def _infer_eye(operands: Operands) -> AbstractTensor:
 
 
 def _fold_eye(operands: Operands, rows: Any, columns: Any, shift: Any) -> Any:
-    sizes = [int(one.reshape(())) for one in (rows, columns, shift)]
-    check_size(sizes[:2])
-    return np.eye(*sizes, dtype=operands["type"].numpy)
+    return np.eye(*(int(one.reshape(())) for one in (rows, columns, shift)), dtype=operands["type"].numpy)
 
 
 _REDUCTION: Final = {"reduction": Attribute(as_name, "none")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from splitops.models.ops.operator import (
 from splitops.models.ops.shapes import clamp, normalise_axis, read_axes, slice_size
 from splitops.models.ops.writing import NodeWriter, Reader, as_int64, get_length, require
 from splitops.spec.sizes.dims import UNKNOWN, Dim
-
-if TYPE_CHECKING:
-    pass
 
 
 def _infer(operands: Operands) -> AbstractTensor:

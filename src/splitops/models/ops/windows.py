@@ -111,9 +111,8 @@ def _infer_transposed(operands: Operands) -> AbstractTensor:
 
 
 def _infer_output_size(size: Dim, kernel: Dim, stride: int, dilation: int, padding: int, added: int) -> Dim:
-    if not isinstance(kernel, int):
-        return UNKNOWN
-    whole = add(multiply(size, stride), added - stride + (kernel - 1) * dilation + 1 - padding)
+    extent = add(multiply(size, stride), multiply(kernel, dilation))
+    whole = add(extent, added - stride - dilation + 1 - padding)
     return to_size(clamp_negative(whole))
 
 
