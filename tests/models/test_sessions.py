@@ -19,6 +19,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
+from body_models import CONDITION, Body, fill, port, reread, slices
 from splitops.errors import NOWHERE, LengthsError, ModelError
 from splitops.models.engines import isolated
 from splitops.models.engines.engine import EngineError, Program
@@ -365,6 +366,7 @@ def test_a_model_that_is_not_rewritten_is_read_by_the_runtime_alone(tmp_path, mo
 
 
 @needs_onnxruntime
+@needs_openvino
 def test_defaults_can_be_replaced():
     model = parsed(
         "g (float[N] x, float[N] w) => (float[n] a, float[m] c) { y = Mul(x, w)"
@@ -373,8 +375,9 @@ def test_defaults_can_be_replaced():
     model.graph.initializer.append(numpy_helper.from_array(np.float32([1, 2, 3, 4, 5, 6]), "w"))
     for version in (3, 9):
         model.ir_version = version
-        same(model, {"x": X})
-        same(model, {"x": X, "w": X})
+        for engine in ("onnxruntime", "openvino"):
+            same(model, {"x": X}, engine)
+            same(model, {"x": X, "w": X}, engine)
 
 
 @needs_onnxruntime
@@ -440,6 +443,72 @@ def test_loops_whose_condition_is_constantly_false_end(turns):
     if turns:
         model.graph.initializer.append(numpy_helper.from_array(np.array(1 << 40), "many"))
     assert same(model, {"x": X}, "onnxruntime").engine == "onnxruntime"
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_loop_ends_by_a_condition_that_each_iteration_replaces(kept):
+    model = parsed(
+        f"""g (float[6] x, bool more) => (float[6] y) {{
+            y, last = Loop (, , x, more) <
+                body = b (int64 i, bool go, float[6] v, bool m) => (bool on, float[6] w, bool n) {{
+                    on = Identity(m)
+                    n = {"Identity" if kept else "Not"}(m)
+                    p, q = Split<axis = 0, num_outputs = 2>(v)
+                    w = Concat<axis = 0>(q, p) }}> }}"""
+    )
+    if kept:
+        with pytest.raises(EngineError, match="the model has loops that do not end"):
+            splitops.session(model, "onnxruntime")
+    else:
+        same(model, {"x": X, "more": np.array(True)}, "onnxruntime")
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("trips", "condition", "problem"),
+    [
+        (-1, True, "loops that do not end"),
+        (-1, "same", "loops that do not end"),
+        (1 << 40, True, "loops of 1099511627776 iterations"),
+        (-1, False, ""),
+        (-1, "next", ""),
+        (-1, "sliced", ""),
+        (1 << 40, False, ""),
+        (3, True, ""),
+    ],
+)
+def test_a_loop_of_ir_that_does_not_end_is_rejected(trips, condition, problem):
+    outer, body = openvino_ir.Builder(), Body()
+    feeds = {"x": X}
+    inputs = [outer.const(np.array(trips)), outer.const(np.array(True)), outer.parameter("x", "f32", (6,))]
+    if condition == "sliced":
+        inputs.append(outer.parameter("checks", "boolean", (2,)))
+        feeds["checks"] = np.array([True, False])
+    elif isinstance(condition, str):
+        inputs.append(outer.const(np.array(True)))
+    outer.result(outer.layer("Loop", inputs, name="loop", version="opset5", element_type="f32")[0], "y")
+    v = body.takes("v", "f32", (6,), port(2))
+    parts = body.builder.layer("Split", [v, body.builder.const(0)], {"num_splits": 2}, outputs=2, name="cut")
+    body.gives("w", body.builder.layer("Concat", [parts[1], parts[0]], {"axis": 0})[0], port(len(inputs)))
+    back = ["w>v"]
+    if isinstance(condition, bool):
+        body.gives("on", body.builder.const(np.array(condition)), CONDITION)
+    elif condition == "sliced":
+        body.gives("on", body.takes("check", "boolean", (1,), slices(3)), CONDITION)
+    else:
+        check = body.takes("check", "boolean", (), port(3))
+        body.gives("on", check, CONDITION)
+        if condition == "next":
+            (flipped,) = body.builder.layer("LogicalNot", [check], element_type="boolean")
+            body.gives("flipped", flipped, "")
+            back.append("flipped>check")
+    model = reread(fill(outer.model(), "loop", {"": body}, back))
+    if problem:
+        with pytest.raises(EngineError, match=f"the model has {problem}"):
+            splitops.session(model, "openvino")
+    else:
+        same(model, feeds, "openvino")
 
 
 @needs_onnxruntime
@@ -718,6 +787,33 @@ def test_64_bit_values_that_no_input_shows_stay_away_from_openvino(nodes):
     with pytest.raises(EngineError, match=r"would not run 'Split -> a'.*openvino.narrowed-values"):
         splitops.session(model, "openvino")
     assert splitops.run(model, feeds)["b"].min() >= 1 << 40
+
+
+@needs_openvino
+@pytest.mark.parametrize(
+    ("nodes", "fits"),
+    [
+        ("d = Identity(x)", True),
+        ("d = Gather(c, x)", True),
+        ("d = Concat<axis = 0>(x, x)", True),
+        ("d = Concat<axis = 0>(x, c)", True),
+        ("d = Concat<axis = 0>(x, large)", False),
+        ("d = Shape(f)", True),
+        ("d = Mul(x, x)", False),
+    ],
+)
+def test_64_bit_values_that_are_only_moved_run_on_openvino(nodes, fits):
+    model = parsed(
+        f"""g (int64[4] x, float[2, 3, 4, 5] f) => (int64[a] y, int64[b] z)
+            <int64[4] c = {{5, 6, 7, 8}}, int64[2] large = {{1099511627776, 0}}>
+            {{ {nodes} y, z = Split<num_outputs = 2>(d) }}"""
+    )
+    feeds = {"x": np.arange(4), "f": np.zeros((2, 3, 4, 5), np.float32)}
+    if fits:
+        assert same(model, feeds, "openvino").describe() == "Runs on openvino, including its split"
+    else:
+        with pytest.raises(EngineError, match=r"would not run 'Split -> y'.*openvino.narrowed-values"):
+            splitops.session(model, "openvino")
 
 
 def casted(source: str, target: str, *casts: str) -> onnx.ModelProto:

@@ -378,8 +378,8 @@ def _count_iterations(graph: Iterable[ir.Node]) -> float:
 
 def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     limit = loop.inputs[0]
-    trips = None if limit is None else read_constant(limit)
-    if limit is not None and (trips is None or trips.size != 1):
+    trips = None if limit is None else _read_limit(limit)
+    if limit is not None and (trips is None or trips.size != 1 or trips.dtype.kind not in "iu"):
         return 1.0
     conditions = [_find_condition(loop, body) for body in bodies]
     if trips is not None and (trips.item() >= 0 or type(loop) is not LayerNode):
@@ -388,10 +388,18 @@ def _count_trips(loop: ir.Node, bodies: Sequence[ir.Graph]) -> float:
     return math.inf if True in conditions else 1.0
 
 
-def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
-    """Return the condition that a body returns if it is constant, or None if the body computes it.
+def _read_limit(value: ir.Value) -> npt.NDArray[Any] | None:
+    producer = value.producer()
+    if type(producer) is not LayerNode:
+        return read_constant(value)
+    constant = producer.layer.constant
+    return None if constant is None else constant.read_array(producer.layer.where)
 
-    An input of the body or of an outer graph counts as true.
+
+def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
+    """Return the condition that a body returns if it is constant, or None if iterations may differ.
+
+    An input that is the same in all iterations counts as true.
     """
     if type(loop) is LayerNode:
         ports = read_loop(loop.layer, loop.layer.where)
@@ -401,14 +409,23 @@ def _find_condition(loop: ir.Node, body: ir.Graph) -> bool | None:
         source = inner[end.layer]
         if source.constant is not None:
             return bool(source.constant.read_array(source.where).all())
-        return True if source.type == "Parameter" else None
-    value = body.outputs[0] if body.outputs else None
-    while value is not None and (node := value.producer()) is not None and node.op_type == "Identity":
-        value = node.inputs[0]
+        sliced = {entry.inner for entry in ports.inputs if entry.slicing is not None}
+        varies = source.id in sliced or ports.carried.get(source.id, ports.condition) != ports.condition
+        return True if source.type == "Parameter" and not varies else None
+    value, *carried = map(_skip_identities, body.outputs[: len(body.inputs) - 1]) if body.outputs else [None]
     constant = None if value is None else read_constant(value)
     if constant is not None:
         return bool(constant.all())
+    if value in body.inputs[2:]:
+        at = body.inputs.index(value) - 2
+        return True if carried[at : at + 1] == [value] else None
     return True if value is None or value.producer() is None else None
+
+
+def _skip_identities(value: ir.Value | None) -> ir.Value | None:
+    while value is not None and (node := value.producer()) is not None and node.op_type == "Identity":
+        value = node.inputs[0]
+    return value
 
 
 def may_not_iterate(loop: ir.Node, runtime: str) -> bool:
