@@ -17,6 +17,7 @@ from fused_models import RIGHT, ROWS, WORDS, inside_branch, of_code, of_onnx
 import splitops
 from dev.neighbours.drawing import with_idle_nodes
 from splitops.models.check import check
+from splitops.models.formats.openvino import Builder
 from splitops.models.quirks import graph_view
 
 pytest.importorskip("openvino")
@@ -145,6 +146,28 @@ def test_lengths_that_the_graph_computes_are_fused_too() -> None:
         )
         is None
     )
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(2, "1,3,?,4"), (-2, "1,3,?,4"), (-1, "1,3,4,?")])
+@pytest.mark.parametrize("joined", [2, 3])
+def test_an_upsampling_of_unknown_size_in_ir_gets_lengths_that_its_graph_computes(
+    axis: int, shape: str, joined: int
+) -> None:
+    builder = Builder()
+    x, at = builder.parameter("x", "f32", shape), builder.const(np.array(axis))
+    first, second = builder.layer("Split", [x, at], {"num_splits": 2}, outputs=2, name="cut")
+    (whole,) = builder.layer("Concat", [first, first, second, second], {"axis": joined})
+    builder.result(whole, "y")
+    fixed = splitops.fix(builder.model(), "openvino")
+    assert "VariadicSplit" in [layer.type for layer in fixed.graph.layers]
+    session = splitops.session(fixed, "openvino")
+    for size in (2, 4):
+        sizes = [size if one == "?" else int(one) for one in shape.split(",")]
+        data = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+        one, two = np.split(data, 2, axis)
+        found = session.run({"x": data})["y"]
+        np.testing.assert_array_equal(found, np.concatenate([one, one, two, two], joined))
+    assert session.engine == "openvino"
 
 
 def test_simplify_rewrites_an_upsampling_of_unknown_size_once() -> None:

@@ -218,8 +218,35 @@ def test_constants_of_a_branch_are_folded_there() -> None:
                 a, b = Split(r) c, d, e = Split(q) }""",
             13,
         ),
+        (
+            """g (float[4, 4] x) => (float[4, 4] y) { y = own.same<a = 1>(x) }
+            <domain: "own", opset_import: ["": 13]> same <a> (v) => (w) {
+                p, q = Split<axis = 1>(v) w = Concat<axis: int = @a>(p, q) }""",
+            13,
+        ),
+        (
+            """g (float[2, 2] x) => (float[A, B] y, float[C, D] z) { y, z = own.f<t = 0>(x) }
+            <domain: "own", opset_import: ["": 13]> f <t> (x) => (y, z) {
+                w = Constant<value = float[2, 2] {1, 2, 3, 4}>()
+                v = Gemm<transB: int = @t>(x, w) y, z = Split<axis = 1>(v) }""",
+            13,
+        ),
+        (
+            """g (float[2, 2] x) => (float[A, B] y, float[C, D] z) <float[2, 2] w = {1, 2, 3, 4}> {
+                v = own.MatMul(x, w) y, z = Split<axis = 1>(v) }""",
+            13,
+        ),
+        (
+            """g (float[6] x) => (float[A] y, float[B] z)
+            <float[1] s = {0}, float[1] e = {3}, int64[1] t = {3}, int64[1] u = {6}> {
+                y = Slice(x, s, e) z = Slice(x, t, u) }""",
+            13,
+        ),
     ],
-    ids=["a caller's bounds", "bounds of two axes", "nothing", "no value", "no rank", "random"],
+    ids=[
+        *("a caller's bounds", "bounds of two axes", "nothing", "no value", "no rank", "random"),
+        *("a caller's axis", "a caller's transpose", "another domain", "bounds that are floats"),
+    ],
 )
 def test_what_is_not_known_or_cannot_be_stays(text: str, opset: int) -> None:
     model = parse(text, opset)

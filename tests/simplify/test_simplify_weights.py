@@ -218,6 +218,7 @@ def test_parts_that_nobody_reads_are_not_computed() -> None:
         ),
         ([node("Gemm", "v w v", "m"), split("m", 1)], {"w": [6, 6]}),
         ([node("Relu", "x", "m"), split("m", 0)], {}),
+        ([node("MatMul", "v w", "m"), split("m", 0)], {"v": [7], "w": [7, 12]}),
     ],
 )
 def test_other_products_stay(nodes: list[onnx.NodeProto], weights: dict[str, list[int]]) -> None:

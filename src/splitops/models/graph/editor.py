@@ -366,11 +366,6 @@ class Editor(ABC):
         """Return whether all elements of the inputs other than the data are known as numbers or symbols."""
         return all(value is None or _is_fixed(value) for value in node.inputs[1:])
 
-    @property
-    def graphs(self) -> list[ir.Graph]:
-        """All graphs and functions with nodes."""
-        return [graph for graph in self._scopes if graph is not None]
-
     def get_opset(self, node: ir.Node) -> int:
         """Return the opset of the graph of a node."""
         return self._scopes[node.graph].opset

@@ -256,8 +256,6 @@ def remove_node(node: ir.Node) -> None:
     if isinstance(graph, ir.Graph):
         node.graph = None
         graph._nodes.remove(node)
-    elif graph is not None:
-        graph.remove(node)
 
 
 def _get_output_index(graph: ir.Graph, value: ir.Value) -> int:

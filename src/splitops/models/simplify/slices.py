@@ -178,8 +178,7 @@ def _replace_by_split(
                 axes.setdefault(own[0], {})[reader] = own[1]
     for axis, readers in axes.items():
         size, positions = tensor.shape[axis], readers.values()
-        if not isinstance(size, int):
-            continue
+        assert isinstance(size, int), "positions are known only if the size is"
         spans = (
             list_strided_ranges(find_stride(positions, size) or 0, size)
             if strided
