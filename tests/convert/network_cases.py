@@ -118,7 +118,11 @@ def _elementwise() -> Iterator[LayerCase]:
     yield _case(
         "Selu", 1, x(2, 5), Given(np.float32(1.6)), np.float32(1.05), only="computed", rejected=computed
     )
+    double = (x(2, 5, dtype=np.float64), np.float64(0.1), np.float64(0.5))
+    yield _case("HardSigmoid", 1, *double, only="float64", rejected="is not exact in float32")
     yield _case("PRelu", 1, x(2, 3, 4, 3), values(3), only="a slope a channel")
+    open_channels = Given(values(2, 3, 4), [2, -1, 4])
+    yield _case("PRelu", 1, open_channels, values(3), only="open channels", rejected="the number of channels")
     yield _case("PRelu", 1, x(2, 3, 4, 5), values(5), only="a slope a column")
     yield _case("PRelu", 1, x(2, 3, 4, 5), values(1), only="one slope")
     yield _case("PRelu", 1, x(2, 3), values(3), only="rank 2")
@@ -229,6 +233,12 @@ def _windows() -> Iterator[LayerCase]:
         strides=[1, 1],
         rejected="omits the last 1 of axis 2",
     )
+    sized = (Given(values(*image), [1, 4, -1, 9]), values(4, 3, 3, 2), i64(10, 10))
+    yield _case(
+        "ConvolutionBackpropData", 1, *sized, **plain, only="an open size", rejected="the size of axis 2"
+    )
+    filters = Given(values(2, 3, 2, 3, 2), [-1, 3, 2, 3, 2])
+    yield _case("GroupConvolution", 1, x(*image), filters, **plain, only="open groups", rejected="the shape")
     for auto_pad, goal in (("same_upper", (15, 17)), ("same_lower", (15, 17)), ("valid", (18, 18))):
         shaped = {"strides": [2, 2], "auto_pad": auto_pad, "only": f"{auto_pad} to {goal}"}
         yield _case("ConvolutionBackpropData", 1, x(*image), values(4, 3, 3, 2), i64(*goal), **shaped)
@@ -593,6 +603,7 @@ def _arranging() -> Iterator[LayerCase]:
     yield _case("ShuffleChannels", 1, x(2, 3, 6), axis=-1, group=2)
     yield _case("Roll", 7, x(4, 5), i64(1, -2), i64(0, 1))
     yield _case("Roll", 7, x(4, 5), i64(7), i64(-1))
+    yield _case("Roll", 7, x(4, 5), i64(4, 2), i64(0, 1), only="a whole turn")
     rows = Given(values(4, 5), [-1, 5])
     yield _case("Roll", 7, rows, i64(-6, 2), i64(0, 1), only="an open axis")
     yield _case("Roll", 7, x(4, 5), Given(i64(-9, 3)), i64(-2, 1), only="a computed shift")

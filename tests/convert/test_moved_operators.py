@@ -94,7 +94,7 @@ def test_a_stated_default_goes_with_the_version_that_has_it(operator: str, opset
     assert_moves(model, opset, x=X)
 
 
-@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("opset", [11, 17, 20])
 @pytest.mark.parametrize("operator", ["ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"])
 @pytest.mark.parametrize("axes", ["", ", none", ", one"])
 def test_a_reduction_of_no_axes_is_an_identity(operator: str, opset: int, axes: str) -> None:
