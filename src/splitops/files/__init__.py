@@ -127,7 +127,9 @@ data (4, 6) has size 6
 
 
 def split(source: AnyPath | DaskArray, out: AnyPath, operator: str = "Split", **arguments: Any) -> Report:
-    """Split a tensor in a file into one file per part. Either all files are written completely, or none is.
+    """Split a tensor in a file into one file per part.
+
+    In a local folder, either all files are written completely, or none is; see :meth:`FilePlan.run`.
 
     Args:
         source: as in :func:`plan_split`.

@@ -1,7 +1,8 @@
 """Tasks that copy chunks of tensors. This process or a worker of a cluster runs them.
 
-If a chunk of the target equals a chunk of the source, its encoded bytes are copied, unless their checksum
-should be verified and cannot be. Any other chunk is assembled in memory and encoded.
+If a source has a chunk with the same elements and encoding as a chunk of the target, its encoded bytes are
+copied, unless it has checksums that can be checked only by decoding it. Any other chunk is assembled in
+memory and encoded.
 """
 
 from __future__ import annotations
@@ -304,7 +305,7 @@ class _Sources:
             return self._open_array(source).read_stored(index) or b""
 
     def find_source_chunk(self, chunk: _Chunk, target: ChunkedArray) -> tuple[int, tuple[int, ...]] | None:
-        """Return source and index of an equal chunk, encoded as in ``target``, or None if there is none."""
+        """Return the source and index of an equal chunk with the encoding of ``target``, or None."""
         if not chunk.box or not self._flow.spans or target.coding is None:
             return None
         axis = self._flow.axis

@@ -69,7 +69,7 @@ class ChunkCopies:
         return sum(math.prod(assembly.grid) for assembly in self.assemblies)
 
     def compute_sizes(self, targets: Sequence[TargetFile]) -> list[int]:
-        """Return the uncompressed size of each target in bytes."""
+        """Return the uncompressed size of the tensors in each target, in bytes."""
         sizes = [0] * len(targets)
         for assembly in self.assemblies:
             sizes[assembly.target] += assembly.tensor.size

@@ -101,7 +101,12 @@ class Workers:
     """The workers of a cluster, checked to see the same files as this process."""
 
     def __init__(self, client: Any, files: Files) -> None:
-        """Raise FileError unless all workers can access all files and have this version of splitops."""
+        """Check that all workers can execute tasks.
+
+        Raises:
+            FileError: a worker cannot access a source or the staging folder, or has another version of
+                splitops.
+        """
         assert files.staging is not None  # it has the marker file
         self._client = client
         self._sign = files.staging.root / _MARKER
@@ -238,7 +243,7 @@ def connect_client(cluster: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Convert errors of the cluster into a :class:`FileError`. FileError and CopyError pass unchanged."""
+    """Convert any error except FileError and CopyError into a :class:`FileError`."""
     try:
         yield
     except (FileError, CopyError):

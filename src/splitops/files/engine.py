@@ -1,9 +1,9 @@
 """The copy engine: executes extents with bounded memory.
 
-- Runs of at least 64 KiB are copied one by one through a single buffer. Single runs below 1 MiB are batched.
+- Runs of at least 64 KiB are copied one by one through a single buffer, except single runs as below.
 - Shorter runs from the same rows of a file are read together, one block of rows at a time, and are written
   together. So a split into 4096 columns reads its source once.
-- Ranges smaller than a block that are adjacent in a target, such as small tensors, are written together.
+- Single runs below 1 MiB that are adjacent in a target, such as small tensors, are written together.
 
 The bytes are moved by :mod:`splitops.native.files`.
 """

@@ -1,9 +1,8 @@
 """Extents: which bytes of which files are copied where, as integers, without formats or tensors.
 
 Unless tensors are copied chunk by chunk, a split of a file, a merge and a task of a cluster are all lists of
-extents. Such a list can be inverted
-(:func:`invert`) and cut between any two runs (:func:`slice_runs`). Two copies, one after the other, can be
-combined into one that skips the files between them (:func:`compose`).
+extents. An extent can be inverted (:func:`invert`) and cut between any two runs (:func:`slice_runs`). Two
+copies, one after the other, can be combined into one that skips the files between them (:func:`compose`).
 """
 
 from __future__ import annotations
@@ -224,9 +223,10 @@ def coalesce_axes(walks: Iterable[tuple[int, int, int]]) -> tuple[list[tuple[int
 
 
 def cover_byte_ranges(extents: Iterable[Extent]) -> list[tuple[int, int]]:
-    """Return sorted byte ranges with all bytes that the extents read. At most half of each range is unused.
+    """Return sorted byte ranges with all bytes that the extents read.
 
-    All extents must have the same source.
+    At most half of each range is unused, unless different extents read the same bytes. All extents must have
+    the same source.
 
     Examples:
         >>> strided = [Extent(0, 0, 8, 0, 0, 4, run=4, runs=3), Extent(0, 100, 64, 1, 0, 8, run=8, runs=2)]

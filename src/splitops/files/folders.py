@@ -74,7 +74,7 @@ def is_model_file(name: str) -> bool:
 
 
 def is_another_model(name: str, stems: Collection[str]) -> bool:
-    """Return whether a file, judged by its name, belongs to a variant of a model or to another model.
+    """Return whether a file, judged by its name, belongs to a variant of the model or a known second model.
 
     ``stems`` are the stems of the files of the model; see :func:`stem_of`.
 
@@ -95,8 +95,8 @@ def find_main_file(folder: Path, names: Sequence[str]) -> str | None:
     """Return the name of the file through which to open the model in a folder, or None if there is none.
 
     It is an index, otherwise a safetensors file, otherwise a GGUF file. Of several indexes or safetensors
-    files, the one with the usual stem ``model`` is chosen. Otherwise, there must be a single file or a single
-    set of numbered files, whose first one is returned, after variants and known second models are left out.
+    files, the one with the usual stem ``model`` is chosen. Otherwise, variants and known second models are
+    left out. If one file or one set of numbered files is left, it is this file or the first of the set.
     Raise FileError if there are more.
     """
     for ending, usual in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".gguf", "")):

@@ -27,7 +27,7 @@ class Journal:
 
     Attributes:
         done: the checksums of each finished task, by task number.
-        whole: whether all tasks are done, so that the files only have to be moved to their final paths.
+        whole: whether all files are complete, so that they only have to be moved to their final paths.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Journal:
         self._add({"task": task, "crc32": "".join(f"{checksum:08x}" for checksum in checksums)})
 
     def finish(self) -> None:
-        """Record that all tasks are done."""
+        """Record that all files are complete."""
         self.whole = True
         self._add({"whole": True})
 

@@ -1,4 +1,4 @@
-"""Lazy tensors in files: slicing reads nothing, conversion to an array reads the slice and the gaps in it."""
+"""Lazy tensors in files: slicing reads nothing, conversion to an array reads the slice and small gaps."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ def plan_by_size(
     Args:
         source: folder of a model, an index, one of several numbered files, or any tensor file.
         out: folder of the files, created if it does not exist.
-        max_size: maximum size of a file in bytes. A larger tensor gets a file of its own.
+        max_size: maximum size of a file in bytes. A larger tensor gets a file of its own. If an ONNX model
+            itself is larger, the plan has a warning.
         to: format of the files, ``"safetensors"``, ``"gguf"`` or ``"onnx"``; None for the format of the
             source.
         allow_links: whether links to the files may lead out of their folder, as in the cache of a hub.

@@ -49,9 +49,9 @@ class FilePlan(PlannedFiles):
     def dry_run(self, *, memory: int = MEMORY) -> DryRun:
         """Describe what a run would do, without writing anything.
 
-        The sizes of targets that are copied chunk by chunk are uncompressed sizes. Sizes that only the run
-        knows, such as those of deflated archives, are 0. If the targets are at a URL, ``tasks``
-        counts the parts of all uploads. ``memory`` is as in :class:`RunOptions`.
+        The sizes of targets that are copied chunk by chunk are those of their uncompressed tensors. Sizes
+        that only the run knows, such as those of deflated archives, are 0. If the targets are at a URL,
+        ``tasks`` counts the parts of all uploads. ``memory`` is as in :class:`RunOptions`.
         """
         tasks = len(self.make_tasks(memory))
         sizes = self.copies.compute_sizes(self.targets)
@@ -72,11 +72,12 @@ class FilePlan(PlannedFiles):
     def run(self, **options: Unpack[RunOptions]) -> Report:
         """Write the targets. In a local folder, either all of them are written completely, or none is.
 
-        Files that an upload has already replaced cannot be restored; the error lists them.
+        At a URL, files that have already been replaced cannot be restored, and the error lists them.
 
-        A KeyboardInterrupt or SystemExit leaves a hidden folder with the output of finished tasks, for
-        ``resume=True``. A note on the exception names the folder, or reports that nothing is kept. Some
-        targets cannot be resumed and leave nothing: those at a URL, chunks of HDF5 and computed arrays.
+        A KeyboardInterrupt or SystemExit during the copy into a local folder leaves a hidden folder with the
+        output of finished tasks, for ``resume=True``. A note on the exception names the hidden folder, or
+        reports that nothing is kept. Some targets cannot be resumed and leave nothing: those at a URL, chunks
+        of HDF5 and computed arrays.
 
         Args:
             **options: fields of :class:`RunOptions`.
@@ -84,8 +85,9 @@ class FilePlan(PlannedFiles):
         Raises:
             FileError: the memory is too small, a target exists, a source cannot be read or has changed, the
                 disk is full, a byte does not read back as it was written, or a cluster cannot write this kind
-                of target. Nothing is left then, except the folder of an earlier run that cannot be resumed,
-                because it had other arguments or its sources have changed.
+                of target. Nothing of the run is left then, except files at a URL that it has replaced. The
+                folder of an earlier run is left if this run fails before it uses that folder, for example
+                because the earlier run had other arguments or its sources have changed.
         """
         how, is_upload = fill_options(options), is_url(self.folder)
         alone = "targets at a URL" if is_upload else self.copies.one_process

@@ -45,7 +45,8 @@ class RunOptions(TypedDict, total=False):
         checksums: path of a file to write, with the SHA-256 of every file in the format of ``sha256sum``.
             File names in it are relative to its folder; URLs stay as they are.
         memory: bytes for the buffers; 64 MiB by default. Most runs need at least 4 MiB; uploads need more.
-        progress: called about every 50 ms, or after each chunk. An exception that it raises stops the run.
+        progress: called about every 50 ms, after each chunk or, with a cluster, after each task. An exception
+            that it raises stops the run.
         cluster: address of a Dask scheduler, or a ``distributed.Client``, whose workers execute the tasks.
             They must see the folders of the sources and targets at the same paths.
     """
@@ -125,8 +126,8 @@ class DryRun:
         files: each file or folder that would be written, with its size in bytes; 0 if only the run knows it.
         bytes: bytes of tensors and small files that would be copied.
         extents: number of extents (strided byte ranges), or of chunks if tensors are copied chunk by chunk.
-        tasks: number of tasks. After each one, the files are flushed and the journal is updated. For targets
-            at a URL, the number of uploaded parts.
+        tasks: number of tasks. After each one, the journal is updated and, with ``sync``, the files are
+            flushed. For targets at a URL, the number of parts to upload.
         exists: targets that already exist.
     """
 
@@ -177,8 +178,8 @@ class Kept(str):
 
     Attributes:
         folder: the hidden folder, or None if nothing was kept.
-        done: bytes copied so far, and read back if the run verifies.
-        total: all bytes that the run copies and reads back.
+        done: bytes that finished tasks have copied.
+        total: all bytes that the run copies.
     """
 
     folder: Path | None
@@ -203,7 +204,8 @@ class PlannedFiles:
     """A valid split or merge of files: which bytes of which files are copied where.
 
     Attributes:
-        name: name of the staging folder. Plans for the same targets share it.
+        name: name from which that of the staging folder is made. Plans of the same kind for the same targets
+            share it.
         folder: path or URL of the folder of the targets.
         sources: files that are read.
         tensors: tensors of the sources, for messages; their ``file`` is an index into ``sources``. Empty if
@@ -245,7 +247,7 @@ class PlannedFiles:
 
     @property
     def bytes(self) -> int:
-        """Tensor bytes that are copied."""
+        """Bytes of tensors and small files that are copied."""
         return self.copies.bytes
 
     def make_tasks(self, memory: int = MEMORY) -> Sequence[Task]:

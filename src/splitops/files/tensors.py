@@ -55,7 +55,7 @@ class StoredTensor(NamedTuple):
         unit: the smallest piece that it can be split into.
         offset: offset of its first byte.
         size: size in bytes.
-        element_type: element type for the rules of operators; None for others, such as quantised blocks.
+        element_type: element type for the rules of operators; None if there is none, as for quantised blocks.
         dtype: dtype of arrays with its elements; None if they are packed or NumPy has none.
         file: index of its file in ``sources`` of :class:`~splitops.files.formats.Contents`.
         fortran: whether the first index varies fastest.

@@ -56,7 +56,7 @@ def split_into_windows(size: int) -> list[range]:
 
 
 def compute_part_bytes(size: int) -> int:
-    """Return the number of bytes in each part of an upload, for a file of ``size`` bytes."""
+    """Return the size of the parts of an upload of ``size`` bytes. The last part may be smaller."""
     return max(_PART, -(-size // _PARTS))
 
 

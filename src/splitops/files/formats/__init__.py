@@ -26,7 +26,7 @@ from splitops.files.tensors import StoredTensor, iter_field
 WRITTEN: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "hdf5", "zarr", "raw")
 """Names of the formats that can be written."""
 FORMATS: Final = ("npy", "npz", "safetensors", "gguf", "onnx", "openvino", "hdf5", "zarr")
-"""Names of the formats that have file extensions, and of their modules, which are imported on first use."""
+"""Names of the formats that are detected by file extension, and of their modules, imported on first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Format(Protocol):
             tensors: tensors that :meth:`adapt` returned. Their places are those in the source, not in the new
                 files.
             like: contents that the tensors come from. If it has this format, its metadata is copied.
-            name: name of the file, or of the first of several. Data files of an ONNX model precede it.
+            name: name of the file. Names of further files, such as data files of ONNX, are made from it.
 
         Raises:
             FileError: the format does not support the tensors.

@@ -184,7 +184,7 @@ def read_array(file: IO[bytes], name: str, size: int, accept: Callable[[Header],
     return _make_array(header, data, 0)
 
 
-@lru_cache(maxsize=16)  # the parts of a split have one or two shapes
+@lru_cache(maxsize=16)  # parts of a split often have equal shapes
 def encode_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool = False) -> bytes:
     """Return the bytes of the header of a .npy file, as NumPy writes it."""
     fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": fortran, "shape": shape}
@@ -252,7 +252,7 @@ def encode_tensor_header(tensor: StoredTensor) -> bytes:
 
 @lru_cache(maxsize=64)
 def _parse_cached(start: bytes) -> Header | None:
-    """Parse a header, or return None if it is malformed. The parts of a split have equal headers."""
+    """Parse a header, or return None if it is malformed. Parts of a split often have equal headers."""
     try:
         return _parse_header(io.BytesIO(start), "")
     except FileError:

@@ -1,9 +1,9 @@
 """ONNX models with external data: the initializers whose bytes are in files next to the model.
 
 A part is a model, too. If it has all tensors, it keeps the graph of the original. Otherwise its graph has
-only the initializers. Their bytes are in the order of the source: in one data file, in several of limited
-size, or in the model itself, after the descriptions of the initializers. In data files, tensors of more than
-1 MiB are aligned to 64 KiB, as onnx-ir aligns them, and all keep the alignment of the source.
+only the initializers. Their bytes are in one data file or in several of limited size, in the order of the
+source, or in the initializers themselves. In data files, tensors of more than 1 MiB are aligned to 64 KiB, as
+onnx-ir aligns them. All keep the alignment that they share in an ONNX source, up to 64 KiB.
 
 External data of other tensors, such as those of subgraphs, node attributes and functions, is written into
 the model, because their names need not be unique.

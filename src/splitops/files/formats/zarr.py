@@ -1,9 +1,10 @@
 """zarr, through zarr-python: chunked arrays, with or without shards. zarr 2 can be read, but not written.
 
-A part keeps the chunks, shards, codecs and attributes of its source array. If it is narrower than a chunk,
-and not the last chunk, its chunks are narrower, too. An array in a group is named by its path, and its parts
-keep that name in groups of their own. From zarr 3 to zarr 3, chunks are copied one by one. From or to other
-formats, an array is unpacked into the staging folder, and a part is a single array.
+A part keeps the chunks and attributes of its source array and, for zarr 3, its shards and codecs. If it is
+narrower than a chunk, its chunks are narrower, too, unless it is a last chunk that can be copied undecoded.
+An array in a group is named by its path, and its parts keep that name in groups of their own. From zarr 3 to
+zarr 3, chunks are copied one by one. From or to other formats, an array is unpacked into the staging folder,
+and a part is a single array.
 """
 
 from __future__ import annotations

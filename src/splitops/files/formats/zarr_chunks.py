@@ -1,8 +1,9 @@
 """The encoded chunks of a zarr 3 array, one file each, and the checksums in them.
 
 A part has the metadata of its source except the shape, so that both encode chunks in the same way. A part
-that is narrower than a chunk, and not the last chunk, gets narrower chunks. An attribute then records the
-chunks before the split, and a merge restores them.
+that is narrower than a chunk gets narrower chunks, unless it is a last chunk that can be copied undecoded, or
+a codec around shards may transpose them. An attribute then records the chunks before the split, and a merge
+restores them.
 
 Source: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html, and its pages on the codecs
 ``sharding_indexed`` and ``crc32c``.
@@ -99,7 +100,7 @@ def choose_chunks(
 
 
 def _is_last_chunk(part: StoredTensor, whole: StoredTensor, offset: int) -> bool:
-    """Return whether a part, which begins at ``offset``, is the last chunk of ``whole`` along an axis."""
+    """Return whether a part, which begins at ``offset``, is exactly the last chunk or chunks of an axis."""
     assert whole.chunks is not None
     return any(
         0 < size < before and offset % chunk == 0 and offset + size == before
