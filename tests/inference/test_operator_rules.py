@@ -15,7 +15,7 @@ from splitops.models import ops
 from splitops.models.formats.openvino import Builder, OpenVINOModel, to_bytes
 from splitops.models.infer import AbstractTensor
 from splitops.spec import element_type_of
-from splitops.spec.sizes.dims import Dim, Range
+from splitops.spec.sizes.dims import UNKNOWN, Dim, Range
 from splitops.spec.sizes.names import evaluate
 
 SYMBOLS = """<ir_version: 9, opset_import: ["": 18]>
@@ -287,6 +287,16 @@ CONSTANT_NODES = [
     ("y = Compress(x, many)", True),
     ("y = Compress<axis = 1>(m, many)", True),
     ("y = Pad(x, crop)", False),
+    # A float bound would round integers beyond 2^53.
+    ("y = Clip(large, low)", True),
+    ("y = Clip(large, , low)", True),
+    # The order in which a runtime adds or multiplies floats decides how they are rounded.
+    ("y = ReduceSum(floats)", False),
+    ("y = ReduceMean(floats)", False),
+    ("y = CumSum(floats, low)", False),
+    ("y = MatMul(floats, floats)", False),
+    ("y = ReduceMax(floats)", True),
+    ("y = ReduceSum(x)", True),
 ]
 
 
@@ -297,7 +307,8 @@ def test_constants_go_through_a_node_as_onnxruntime_computes_them(nodes: str, *,
         <float zero = {{0}}, float half = {{0.5}}, float one = {{1}}, float three = {{3}},
          float minus = {{-1}}, int64[0] none = {{}}, int64 huge = {{10000000000000}},
          int64[2] pair = {{4, 5}}, int64[2] crop = {{-1, 1}}, int64[3] x = {{1, 2, 3}},
-         int64[2, 2] m = {{1, 2, 3, 4}},
+         int64[2, 2] m = {{1, 2, 3, 4}}, int64[2] large = {{9007199254740993, -9007199254740993}},
+         int64 low = {{0}}, float[3] floats = {{0.1, 0.2, 0.3}},
          bool[2] few = {{0, 1}}, bool[4] many = {{1, 0, 0, 1}}> {{ {nodes} }}""")
     model.graph.output[0].ClearField("type")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -314,6 +325,35 @@ def test_a_layer_that_openvino_rejects_is_left_open(case: Any) -> None:
     ours = splitops.infer(model)["y0"]
     assert isinstance(ours, AbstractTensor)
     assert ours.shape is None
+
+
+def test_elements_beyond_the_type_of_a_cast_are_left_open() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
+        g (float[N] x) => (int32[1] y, float[a] p, float[b] q)
+        <int64[1] large = {1099511627776}, int64[1] at = {1}, int64[1] one = {1}, int64[1] first = {0},
+         float[2] f = {1.5, 2.7}, float[2] g1 = {1.5, 3.0}, int64[1] two = {2}, int64[1] three = {3}> {
+            s = Shape(x) both = Concat<axis = 0>(s, large) narrow = Cast<to = 6>(both)
+            y = Gather<axis = 0>(narrow, at)
+            e = Equal(s, one) w = Where(e, f, g1) d = Cast<to = 7>(w) head = Gather<axis = 0>(d, first)
+            same = Equal(head, one) length = Where(same, one, two) rest = Sub(three, length)
+            lengths = Concat<axis = 0>(length, rest) p, q = Split<axis = 0>(x, lengths) }""")
+    found = splitops.infer(model)
+    assert found["y"].elements is None or found["y"].elements.tolist() == [None]
+    parts = splitops.run(model, {"x": np.zeros(3, np.float32)}, engine="reference")
+    for name in "pq":
+        assert found[name].shape == parts[name].shape
+
+
+def test_padded_sizes_of_an_interpolation_are_open() -> None:
+    for pads in ({"pads_begin": "0,0,1,1"}, {"pads_end": "0,0,1,1"}):
+        builder = Builder()
+        data = builder.parameter("x", "f32", (1, 1, 4, 4))
+        goal = (np.array([8, 8]), np.array([2, 2], np.float32), np.array([2, 3]))
+        inputs = [data, *map(builder.const, goal)]
+        how = {"mode": "nearest", "shape_calculation_mode": "scales", **pads}
+        (made,) = builder.layer("Interpolate", inputs, how, version="opset4", name="y")
+        builder.result(made, "y")
+        assert splitops.infer(builder.model())["y"].shape == (UNKNOWN,) * 4
 
 
 def test_an_input_of_unknown_type_is_not_an_absent_one() -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, shape_inference
@@ -126,10 +127,13 @@ def _combine(known: AbstractValue, refined: AbstractTensor) -> AbstractValue:
 
 
 def _convert_to_dtype(value: Value, kind: ElementType | None) -> Value:
-    """Convert elements to the dtype of ``kind`` if all of them are known numbers."""
-    if kind is not None and value.dtype == object and all(isinstance(one, int | float) for one in value.flat):
-        return value.astype(kind.numpy)
-    return value
+    """Convert elements to the dtype of ``kind`` if all of them are known numbers. Integers wrap around."""
+    if kind is None or value.dtype != object or not all(isinstance(one, int | float) for one in value.flat):
+        return value
+    if kind.integer and all(isinstance(one, int) for one in value.flat):
+        bits = [one & ((1 << kind.bits) - 1) for one in value.flat]
+        return np.array(bits, np.uint64).reshape(value.shape).astype(kind.numpy)
+    return value.astype(kind.numpy)
 
 
 def _make_attribute_key(attribute: ir.Attr) -> Hashable:

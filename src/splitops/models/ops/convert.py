@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from splitops.errors import ModelError
-from splitops.models.abstract_values import AbstractTensor, Value
+from splitops.models.abstract_values import AbstractTensor, Entry, Value
 from splitops.models.ops.element_conversion import convert, is_convertible
 from splitops.models.ops.operator import (
     Attribute,
@@ -46,7 +47,10 @@ def _infer(operands: Operands) -> AbstractTensor:
             # A partly known element is an integer that narrower types may not be able to represent.
             if target not in SIZES:
                 raise Unknown("an element is unknown")
-            return elements
+            limits = np.iinfo(target.numpy)
+            return np.array([_convert_entry(limits, one) for one in elements.flat], object).reshape(
+                elements.shape
+            )
         if not operands.of_layer:
             with np.errstate(all="ignore"):
                 return elements.astype(target.numpy)
@@ -55,6 +59,13 @@ def _infer(operands: Operands) -> AbstractTensor:
         return convert(elements.astype(data.type.numpy), data.type, target)
 
     return infer_result(data, data.shape, compute, target)
+
+
+def _convert_entry(limits: np.iinfo[Any], entry: Entry) -> Entry:
+    """Convert an element to an integer type, or return None if runtimes differ or it does not fit."""
+    if isinstance(entry, float):
+        entry = int(entry) if math.isfinite(entry) else None
+    return None if isinstance(entry, int) and not limits.min <= entry <= limits.max else entry
 
 
 def _is_same_conversion(source: ElementType | None, target: ElementType) -> bool:

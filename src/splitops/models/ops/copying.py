@@ -207,8 +207,9 @@ RANGE: Final = Operator(
 def _infer_resize(operands: Operands) -> AbstractTensor:
     """Infer the output of a Resize, given sizes or scale factors. Scaled sizes are rounded down."""
     shape: list[Dim] = list(operands.get_shape())
-    if operands.get("policy", "stretch") != "stretch" or any(operands.get("padding", ())):
-        raise Unknown("the output size is adjusted")
+    padded = any(any(operands.get(name, ())) for name in ("pads_begin", "pads_end"))
+    if padded or operands.get("policy", "stretch") != "stretch":
+        return AbstractTensor(operands.get_type(), (UNKNOWN,) * len(shape))
     axes = read_axes(operands, len(shape))
     by = operands.get("by")
     if by is None:  # in ONNX, an empty input counts as absent
@@ -235,7 +236,7 @@ def _scale(size: Dim, factor: Entry) -> Dim:
 _MAX_FACTOR: Final = 256
 _AXES: Final = {"axes": Attribute(as_integers, None)}
 _POLICY: Final = {"policy": Attribute(as_name, "stretch", "keep_aspect_ratio_policy")}
-_PADDING: Final = {"padding": Attribute(as_integers, (), "pads_begin")}
+_PADDING: Final = {name: Attribute(as_integers, ()) for name in ("pads_begin", "pads_end")}
 _BY: Final = {"by": Attribute(as_name, name="shape_calculation_mode")}
 RESIZE: Final = Operator(
     onnx=(

@@ -123,11 +123,20 @@ def _fold_round(operands: Operands, data: Any) -> Any:
 
 def _fold_clip(operands: Operands, data: Any, *_: Any) -> Any:
     low, high = operands.get_array("min", -math.inf), operands.get_array("max", math.inf)
-    if data.dtype.kind in "iu":  # bounds of layers may be fractions
-        low, high = np.ceil(low), np.floor(high)
+    if data.dtype.kind in "iu":
+        low, high = _to_integer_bounds(low.item(), high.item(), np.iinfo(data.dtype))
     if np.any(low > high):
         raise Unknown("no number is between them")
     return np.minimum(np.maximum(data, low), high).astype(data.dtype)
+
+
+def _to_integer_bounds(low: float, high: float, limits: np.iinfo[Any]) -> tuple[Any, Any]:
+    """Return exact bounds of integers, given numbers that may be fractions or infinite."""
+    if low > limits.max or high < limits.min:
+        raise Unknown("no number of the type is between them")
+    low = limits.min if low <= limits.min else math.ceil(low)
+    high = limits.max if high >= limits.max else math.floor(high)
+    return limits.dtype.type(low), limits.dtype.type(high)
 
 
 def _fold_modulo(operands: Operands, left: Any, right: Any) -> Any:

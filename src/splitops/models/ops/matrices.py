@@ -10,7 +10,16 @@ import numpy as np
 
 from splitops.models.abstract_values import MAX_ELEMENTS, AbstractTensor
 from splitops.models.ops.integer_math import divide, multiply
-from splitops.models.ops.operator import Attribute, Operands, Operator, Spelling, Unknown, as_flag, as_integer
+from splitops.models.ops.operator import (
+    Attribute,
+    Operands,
+    Operator,
+    Spelling,
+    Unknown,
+    as_flag,
+    as_integer,
+    reject_rounding,
+)
 from splitops.models.ops.shapes import broadcast, to_size
 from splitops.spec.sizes.dims import Shape
 
@@ -31,6 +40,7 @@ def _read_matrix_shape(operands: Operands, name: str, transposes: str) -> Shape:
 
 
 def _fold_matmul(operands: Operands, *factors: Any) -> Any:
+    reject_rounding(*factors)
     left, right = (
         np.swapaxes(factor, -1, -2)
         if factor.ndim > 1 and operands.get(f"transposes_{name}", False)

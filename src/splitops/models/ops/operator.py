@@ -357,6 +357,12 @@ def get_shape(tensor: AbstractTensor) -> Shape:
     return tensor.shape
 
 
+def reject_rounding(*arrays: npt.NDArray[Any]) -> None:
+    """Raise Unknown for floats: runtimes compute their sums and products in different orders."""
+    if any(array.dtype.kind in "fV" for array in arrays):
+        raise Unknown("runtimes round floating-point sums and products differently")
+
+
 def get_elements(tensor: AbstractTensor) -> Value:
     """Return the elements of a tensor. Raise Unknown if they are not tracked."""
     if tensor.elements is None:

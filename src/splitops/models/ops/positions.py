@@ -20,6 +20,7 @@ from splitops.models.ops.operator import (
     as_name,
     as_type,
     infer_result,
+    reject_rounding,
 )
 from splitops.models.ops.shapes import count_elements, normalise_axis, to_size
 from splitops.models.ops.writing import INT32, INT64
@@ -209,6 +210,7 @@ def _copy_data(operands: Operands, data: Any) -> Any:
 
 
 def _fold_cum_sum(operands: Operands, data: Any, axis: Any) -> Any:
+    reject_rounding(data)
     if operands["exclusive"] or operands["reverse"]:
         raise Unknown("another sum")
     return np.cumsum(data, normalise_axis(int(axis.reshape(())), data.ndim)).astype(data.dtype)
