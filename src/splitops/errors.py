@@ -84,9 +84,9 @@ class Where:
     node: str | None = None
     """Name of the node or layer, or ``Op -> output`` with its first named output if an ONNX node has none."""
     input: str | None = None
-    """Name of the operator's input."""
+    """Name of the input that causes the error."""
     attribute: str | None = None
-    """Name of the operator's attribute."""
+    """Name of the attribute that causes the error."""
 
     def __str__(self) -> str:
         # A call is located by its arguments, which the message names already.

@@ -29,7 +29,8 @@ def to_json_values(found: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as JSON values, including nested dataclasses.
 
     The metadata of a field may set another name for it as ``"json"``. If a class sets ``SPARSE``, fields that
-    are None or an empty list are left out. If it sets ``TEXT``, a nested object of it becomes its ``str()``.
+    are None or an empty list are left out. If it sets ``TEXT``, its instances in other objects become
+    strings, by ``str()``.
     """
     values = {_name(field): _to_json(getattr(found, field.name)) for field in fields(found)}
     if not getattr(found, "SPARSE", False):

@@ -75,7 +75,7 @@ class FilePlan(PlannedFiles):
         At a URL, files that have already been replaced cannot be restored, and the error lists them.
 
         A KeyboardInterrupt or SystemExit during the copy into a local folder leaves a hidden folder with the
-        output of finished tasks, for ``resume=True``. A note on the exception names the hidden folder, or
+        output of finished tasks, for ``resume=True``. A note on its exception names the hidden folder, or
         reports that nothing is kept. Some targets cannot be resumed and leave nothing: those at a URL, chunks
         of HDF5 and computed arrays.
 

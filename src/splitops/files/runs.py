@@ -42,7 +42,7 @@ class Run(ABC):
         return Report(files, self.plan.bytes, resumed, replaced, own)
 
     def place_checksums(self, staged: StagedFiles, digests: Mapping[Path, str]) -> None:
-        """Write the checksum file, if it was requested. It is published after all other files."""
+        """Write the checksum file, if it was requested. It is never published before the other files."""
         path = self.how["checksums"]
         if path is None:
             return

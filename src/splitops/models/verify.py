@@ -115,7 +115,7 @@ class Verification:
 
     @property
     def failures(self) -> tuple[Trial, ...]:
-        """The trials in which the runtime fails or returns other values."""
+        """The trials with the verdict ``FAILED`` or ``DIFFERENT``."""
         return tuple(t for t in self.trials if t.verdict in (TrialVerdict.DIFFERENT, TrialVerdict.FAILED))
 
     @property
@@ -176,12 +176,12 @@ def verify(
             :func:`splitops.load`.
 
     Returns:
-        The verification, with one trial for each sample of the sizes. Results that differ only by the
-        rounding of floats have a verdict of their own.
+        The verification, with one trial for each sample of the sizes, up to the first failure without an
+        empty axis. Results that differ only by the rounding of floats have a verdict of their own.
 
     Raises:
         ModelError: the runtime is not installed or not supported, an input is not a tensor with a declared
-            type and rank, or the source and the fixed model reject every input.
+            type and rank, or the model that the reference runs rejects every input.
         RuleError: a split of the fixed model is invalid in every run.
 
     Examples:

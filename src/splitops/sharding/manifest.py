@@ -184,7 +184,7 @@ def _find_warnings(
     *,
     strict: bool,
 ) -> tuple[str, ...]:
-    """Return warnings about tensor files in the folders of the ranks that do not belong to them.
+    """Return warnings about tensor files in ``folder`` and the folders of ranks that do not belong to a rank.
 
     If ``strict``, raise FileError instead.
     """

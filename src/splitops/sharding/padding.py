@@ -264,10 +264,11 @@ def _is_replicated(kind: TensorKind) -> bool:
 
 
 def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bool:
-    """Return whether an unpadded tensor has an axis with the size that is padded for others.
+    """Return whether a tensor stays unpadded although one of its axes has the size that others are padded in.
 
-    Inner sizes that are also hidden sizes do not count. Nor does the sharded axis if ``is_sized``: it has
-    another size of the configuration. The axes of quantised weights may count words or groups.
+    An inner size that is also a hidden size does not count, nor does the sharded axis if ``is_sized``: it has
+    another size of the configuration. Axes of quantised weights may count words or groups, so divisors of the
+    size count, too.
     """
     tensor, own, counts = kind.tensor, kind.axis_sharding, growth.counts
     if own is None and not _is_replicated(kind):

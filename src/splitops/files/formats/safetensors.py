@@ -352,7 +352,7 @@ def _format_shape(shape: tuple[int, ...]) -> str:
 
 
 def make_tensor(name: str, code: Any, shape: Any, offset: int) -> StoredTensor:
-    """Describe the tensor at ``offset`` of a file. A document declares its name, type and shape.
+    """Describe the tensor at ``offset`` of a file, from the name, type and shape that a document declares.
 
     Raises:
         ValueError: the type or the shape is malformed, or safetensors does not support it.

@@ -229,7 +229,7 @@ def _write_description(folder: Path, description: dict[str, Any]) -> None:
 
 
 def get_outer_chunks(array: Any) -> tuple[int, ...]:
-    """Return the shape of the shards of an array or, without shards, of its chunks."""
+    """Return the shape of the shards of an array or, without shards, of its chunks. A size of 0 becomes 1."""
     return replace_zeros(array.shards or array.chunks)
 
 

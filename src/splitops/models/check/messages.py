@@ -50,7 +50,7 @@ class _Hole(NamedTuple):
         return self.max_words == _MAX_NAME and not self.words and not self.is_split
 
     def can_match(self, words: Sequence[str]) -> bool:
-        """Return whether ``words`` can fill the hole."""
+        """Return whether ``words``, which are at most ``max_words``, can fill the hole."""
         if self.words:
             return tuple(words) in self.words
         if self.is_split:

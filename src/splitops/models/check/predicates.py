@@ -1,9 +1,10 @@
 """The predicates that limits of runtimes use in ``when``.
 
-Each is a method of :class:`SplitPredicates`. It returns whether it is true of a split node in its model, or
-None if that depends on unknown sizes or values. The method's name is the text in ``when``, its argument is
-the number or list after that text, and its docstring is the description in the documentation. The limits are
-in the files of the runtimes; see :mod:`splitops.models.check.targets`.
+Each is a method of :class:`SplitPredicates`. It returns whether it is true of a split node in its model. If
+that depends on unknown sizes or values, it returns None, or False if a limit is to apply only to splits of
+which it is certainly true. The method's name is the text in ``when``, its argument is the number or list
+after that text, and its docstring is the description in the documentation. The limits are in the files of
+the runtimes; see :mod:`splitops.models.check.targets`.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class _Search:
     against: dict[bool, RuleError] = field(default_factory=dict)
     """The first error of each kind, keyed by whether it is minor. A minor one is reported only if alone."""
     reasons: dict[Kind, str] = field(default_factory=dict)
-    """The reasons why there is no way of a kind with several nodes, if they differ from :data:`_REASONS`."""
+    """The reason why there is no way of a kind of several nodes, if it differs from :data:`_REASONS`."""
 
     def __post_init__(self) -> None:
         self.binding = self.split_node.bind()

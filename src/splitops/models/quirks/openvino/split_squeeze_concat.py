@@ -30,7 +30,7 @@ TWO_OPEN_SIZES: Final = Quirk("squeezed-open-parts", "openvino", set_lengths)
 
 
 def find(view: GraphView, concat: ir.Node) -> Iterator[Match]:
-    """Yield the matches that end at a Concat, if the fusion is wrong."""
+    """Yield the matches that end at a Concat, if OpenVINO fuses them wrongly."""
     squeezes, splits = [], set()
     for index, value in enumerate(concat.inputs):
         squeeze = view.find_producer(value, "Squeeze", "Reshape")
