@@ -175,7 +175,10 @@ def _is_same_value(left: Value | None, right: Value | None) -> bool:
 
 
 def _join_values(left: Value | None, right: Value | None) -> Value | None:
-    """Return the elements, with None for those that differ. Return None if the shapes differ."""
+    """Return the elements, with None for those that differ.
+
+    Return None if ``left`` or ``right`` is None, or if their shapes differ.
+    """
     if left is None or right is None or left.shape != right.shape:
         return None
     if _is_same_value(left, right):
@@ -234,7 +237,9 @@ def _meet_dims(found: Dim, declared: Dim) -> Dim:
 
 
 def substitute_sizes(known: AbstractValue, sizes: Mapping[str, int]) -> AbstractValue:
-    """Replace symbolic sizes in an abstract value with the numbers that follow from ``sizes``.
+    """Replace symbolic sizes in the shapes of an abstract value with the numbers that follow from ``sizes``.
+
+    The length and the total of a sequence are replaced, too, but not tracked elements of a tensor.
 
     Examples:
         >>> str(substitute_sizes(AbstractTensor(None, (Range(name="N/2"), Range(name="M"))), {"N": 6}))

@@ -1,9 +1,10 @@
 """Verify a fixed model: run its source on the reference and the model on a runtime, and compare outputs.
 
-The inputs are generated. Each dynamic size gets the values at which divisions change: 0, 1, one less and one
-more than a number of parts, the sum of the lengths, and the ends of the chunks that are read. These are
-samples, not all sizes. The runtime runs in a separate process, so that a crash is recorded as a result. Each
-sample with an empty axis runs in its own process, since operators other than splits may crash on it.
+The inputs are generated unless they are set. Each dynamic size gets values at which divisions can change,
+such as 0, 1, one less and one more than a number of parts, the sum of the lengths, and the ends of the chunks
+that are read. These are at most 32 samples, not all sizes. The runtime runs in a separate process, so that a
+crash is recorded as a result. Each sample with an empty axis runs in its own process, since operators other
+than splits may crash on it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class TrialVerdict(StrEnum):
     ROUNDED = "rounded"
     """Floats differ slightly, because other operators round differently."""
     REJECTED = "rejected"
-    """The source rejects these sizes."""
+    """The source rejects these sizes, or their inputs are too large to generate."""
     UNSAMPLED = "not compared"
     """The runtime fails on an empty axis, and it does so without the fix, too."""
     DIFFERENT = "different"
@@ -176,13 +177,14 @@ def verify(
             :func:`splitops.load`.
 
     Returns:
-        The verification, with one trial for each sample of the sizes, up to the first failure without an
-        empty axis. Results that differ only by the rounding of floats have a verdict of their own.
+        The verification, with one trial for each sample of the sizes. The runtime's first failure on inputs
+        without an empty axis ends the trials. Results that differ only by the rounding of floats have a
+        verdict of their own.
 
     Raises:
         ModelError: the runtime is not installed or not supported, an input is not a tensor with a declared
-            type and rank, or the model that the reference runs rejects every input.
-        RuleError: a split of the fixed model is invalid in every run.
+            type and rank, or the source (or the fixed model, if it runs in its place) rejects every input.
+        RuleError: a split of the fixed model is invalid in every run, or ``inputs`` are set and break a rule.
 
     Examples:
         >>> import onnx.parser, splitops
@@ -317,7 +319,10 @@ def difference(
 
 
 def differ_by_rounding(reference: Any, theirs: Any) -> bool:
-    """Return whether two outputs, arrays or lists of arrays, are equal except for the rounding of floats."""
+    """Return whether two outputs, arrays or lists of arrays, are equal except for the rounding of floats.
+
+    The tolerance is 0.1 % of each element plus 0.1 % of the largest finite one.
+    """
     if isinstance(reference, list) and isinstance(theirs, list):
         return len(reference) == len(theirs) and all(map(differ_by_rounding, reference, theirs))
     a, b = np.asarray(reference), np.asarray(theirs)
@@ -344,7 +349,7 @@ def _to_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class _Trials:
-    """The trials of a model with dynamic input sizes."""
+    """Generates inputs for samples of the dynamic sizes of a model, and runs the trials."""
 
     def __init__(self, ours: Session, seed: int, inputs: Mapping[str, Any] | None = None) -> None:
         self.ours = ours

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ModelReport:
-    """Base class of the reports of tools that change a model. The attribute ``model`` is the new model."""
+    """Base class of the reports of tools that make a new model, which is the attribute ``model``."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class ModelReport:
 
 
 def is_openvino(model: Any) -> bool:
-    """Return True for OpenVINO IR and False for ONNX. A path is judged by its extension.
+    """Return whether a model is OpenVINO IR. A path is judged by its extension, other objects by their type.
 
     Raises:
         ModelError: the extension of the path is neither ``.onnx`` nor ``.xml``.
@@ -98,14 +98,15 @@ def save(
             ``model``: the result of :func:`splitops.infer`, :func:`splitops.convert_with_report`,
             :func:`splitops.fix_with_report` or :func:`splitops.simplify_with_report`.
         path: an ``.onnx`` file for the first two types, or an ``.xml`` file for OpenVINO IR. Its ``.bin`` is
-            written to the same folder. If an ONNX model exceeds 2 GB, its large initializers are written
-            there, too, to a file with ``.data`` appended to the name.
+            written to the same folder. If an ONNX model exceeds 2 GB, its large initializers and its
+            external data are written there, too, to a file with ``.data`` appended to the name.
         keep_data: whether external data of an ONNX model stays in its files, which have to be in the folder
-            of ``path``; see :func:`splitops.fix`.
+            of ``path``; see :func:`splitops.fix`. The data of a report whose ``keeps_data`` is True stays
+            in any case.
 
     Raises:
-        ModelError: the extension does not match the format of the model, the file cannot be written, or
-            external data that is kept is in another folder.
+        ModelError: the model is not well formed, the extension does not match its format, the file cannot
+            be written, or external data that is kept is in another folder.
 
     Examples:
         >>> import onnx.parser, pathlib, splitops, tempfile

@@ -43,7 +43,7 @@ class CheckedModel:
     _source: ModelProto | OpenVINOModel
     _is_onnx_ir: bool = False
     _kept: Mapping[str, tuple[TensorProto, TensorProto]] = field(default_factory=dict)
-    """Tensors that :meth:`write` replaces with references to their files; see :func:`keep_external`."""
+    """Tensors that :meth:`write` replaces with references if unchanged; see :func:`keep_external`."""
 
     @classmethod
     def read(
@@ -51,9 +51,9 @@ class CheckedModel:
     ) -> CheckedModel:
         """Read the model at a path, or check a model in memory.
 
-        The options apply only to models at a path. Without ``weights`` or with ``keep_data``, ONNX
-        initializers of more than 32 KiB in other files are not read. With ``keep_data``, :meth:`write`
-        returns a model that still refers to these files. ``allow_links``: see :func:`load`.
+        The options apply only to models at a path. Without ``weights``, with ``keep_data``, or if the model
+        exceeds 2 GB, ONNX initializers of more than 32 KiB in other files are not read. With ``keep_data``,
+        :meth:`write` returns a model that still refers to these files. ``allow_links``: see :func:`load`.
         """
         where, given = make_location(model), cast("Any", model)
         if is_openvino(model):
@@ -92,7 +92,8 @@ class CheckedModel:
     def write(self, edited: ir.Model, *, changed: bool = True) -> ModelInMemory:
         """Convert an ``edited`` :meth:`copy` to the type of the model that was read.
 
-        An ONNX protobuf is checked again or, if nothing was ``changed``, copied from the source.
+        An ONNX protobuf is checked again or, if nothing was ``changed``, copied from the source. For an
+        onnx-ir model, ``edited`` itself is returned.
         """
         if isinstance(self._source, OpenVINOModel):
             return from_nodes(edited)

@@ -73,7 +73,10 @@ def index_functions(model: ir.Model) -> dict[FunctionKey, ir.Function]:
 
 
 def get_opset_imports(owner: ir.Graph | ir.Function, model: ir.Model | None = None) -> dict[str, int]:
-    """Return the opset of each domain that a function, or the main graph of ``model``, imports."""
+    """Return the opset of each domain that a function, or the main graph of ``model``, imports.
+
+    A ``model`` without imports whose IR version is less than 3 has ONNX opset 1.
+    """
     found = {canonicalise(domain): version for domain, version in owner.opset_imports.items()}
     if not found and model is not None and (model.ir_version or 0) < 3:
         found[""] = 1  # opset_import came with IR version 3
@@ -100,7 +103,10 @@ def has_defaults(model: ir.Model) -> bool:
 
 
 def find_unknown_opset(model: ir.Model) -> tuple[int, int] | None:
-    """Return a model's ONNX opset and the newest one of onnx, or None if onnx supports the model's opset."""
+    """Return the highest ONNX opset that a model or its functions import, and the newest one of onnx.
+
+    Return None if the opset of the model is not newer.
+    """
     newest = onnx_opset_version()
     owners = [(owner, model if path is None else None) for path, owner in iter_owners(model)]
     opset = max(get_opset_imports(*owner).get("", 0) for owner in owners)
@@ -132,9 +138,9 @@ def iter_nodes(owner: Iterable[ir.Node], path: str | None = None) -> Iterator[tu
 
 
 def iter_located_nodes(model: ir.Model) -> Iterator[tuple[str | None, ir.Node, int]]:
-    """Yield every node with the path of its graph and the ONNX opset that is imported there.
+    """Yield every node with the path of its graph and the ONNX opset that its model or function imports.
 
-    Each node is followed by the nodes of its subgraphs.
+    The opset is 1 if none is imported. Each node is followed by the nodes of its subgraphs.
     """
     for start, owner in iter_owners(model):
         opset = get_opset_imports(owner, model if start is None else None).get("", 1)

@@ -161,7 +161,7 @@ class Editor(ABC):
 
     @abstractmethod
     def read_attribute(self, node: ir.Node, name: str) -> Any:
-        """Return an attribute as a number, numbers or text, or None if the node does not set it.
+        """Return an attribute as a number, numbers, a bool or text, or None if the node does not set it.
 
         Raises:
             LookupError: only calls of the function around the node determine the attribute.
@@ -169,10 +169,7 @@ class Editor(ABC):
 
     @abstractmethod
     def is_live(self, node: ir.Node) -> bool:
-        """Return whether a node must stay: an output is used, or the node can fail at run time.
-
-        A node whose output elements are all inferred cannot fail.
-        """
+        """Return whether a node must stay: an output is used, or the node may fail at run time."""
 
     def has_fixed_name(self, value: ir.Value) -> bool:
         """Return whether a value is an output that must keep its name, so that it cannot be replaced."""
@@ -184,13 +181,14 @@ class Editor(ABC):
 
     @abstractmethod
     def has_type(self, element_type: ElementType) -> bool:
-        """Return whether the format has constants of an element type."""
+        """Return whether the editor can write constants of an element type."""
 
     @abstractmethod
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the array and the element type of a constant.
 
-        Return None if it is not a constant, has more than ``limit`` elements, or cannot be read.
+        Return None if it is not a constant, is larger than ``limit`` allows, or cannot be read. In ONNX,
+        ``limit`` is a number of elements, in OpenVINO a size in units of 8 bytes.
         """
 
     def has_empty(self, element_type: ElementType, node: ir.Node) -> bool:
@@ -242,7 +240,7 @@ class Editor(ABC):
         return found if isinstance(found, int) else None
 
     def find_signed_axis(self, node: ir.Node) -> int | None:
-        """Return the axis that a split sets, without normalising it, or None if it is not constant."""
+        """Return the axis of a split (by default 0) without normalising it, or None if it is unknown."""
         if self.read_split_node(node).schema.axis.kind is SourceKind.ATTRIBUTE:
             return self.find_axis(node) if "axis" in node.attributes else 0
         axis = find_elements(node.inputs[1]) if len(node.inputs) > 1 else None
@@ -268,8 +266,9 @@ class Editor(ABC):
     def find_weight_axes(self, node: ir.Node, axis: int) -> dict[int, int] | None:
         """Return the axis of each constant input that must be split to split the output along ``axis``.
 
-        Keys are input indices. All parts share the other inputs. Return None if an input to split is not
-        constant, if ``axis`` is unsuitable, or if the node is not a matrix product, a sum or a convolution
+        Keys are input indices. All parts share the other inputs, except the variable addend of a sum. Return
+        None if an input to split or the other addend is not constant, if a required shape or attribute is
+        unknown, if ``axis`` is unsuitable, or if the node is not a matrix product, a sum or a convolution
         with one group.
         """
         shapes = [None if value is None else find_shape(value) for value in node.inputs]
@@ -348,7 +347,10 @@ class Editor(ABC):
     def _add_addend(
         self, node: ir.Node, axes: dict[int, int] | None, addend: int | None, axis: int
     ) -> dict[int, int] | None:
-        """Add the axis of input ``addend`` to ``axes``. Return None if an input to split is not constant."""
+        """Add the axis of input ``addend`` to ``axes``, unless the input is broadcast along ``axis``.
+
+        Return None if a shape is unknown, or if the addend or an input to split is not constant.
+        """
         shape = find_shape(node.outputs[0])
         if axes is None or shape is None:
             return None
@@ -433,7 +435,10 @@ class Editor(ABC):
         return producer, index
 
     def find_sole_consumer(self, value: ir.Value) -> ir.Node | None:
-        """Return the only consumer of a value, or None if it has none or several. Skip Identity nodes."""
+        """Return the node of the only use of a value. Skip Identity nodes.
+
+        Return None if the value has no use or several, or is a graph output.
+        """
         while not value.is_graph_output():
             uses = value.uses()
             if len(uses) != 1:
@@ -473,7 +478,7 @@ class Editor(ABC):
         self.changes.append(Applied(self._rewrite, where, before, after, reason))
 
     def enqueue(self, node: ir.Node | None) -> None:
-        """Append a node to the worklist. Do nothing for None or a removed node.
+        """Add a node to the worklist. Do nothing for None or a removed node.
 
         Its cached facts are discarded, as is the record of the rewrites that have examined its first input.
         """

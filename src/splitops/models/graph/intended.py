@@ -31,7 +31,7 @@ _NUMBERS: Final = FLOATS | {kind for kind in ELEMENT_TYPES.values() if kind.inte
 
 
 def find_intended_split_node(split_node: SplitNode) -> SplitNode | None:
-    """Return the only valid split that an invalid one can mean, or None if it is valid or ambiguous.
+    """Return the only valid split that an invalid one can mean, or None if it is valid or unclear.
 
     An axis tensor with one element is read as a scalar, and lengths in one row of a matrix as a list. Lengths
     of another numeric type keep their values, and a single -1 is the rest of the axis. A scalar is read as
@@ -89,7 +89,7 @@ def find_intended_way(intended: SplitNode, opset: int) -> Way | str:
 
 
 def _convert_to_list(split_node: SplitNode, source: ValueSource, index: int, given: Fact) -> Fact | None:
-    """Return a :class:`Fact` with the lengths as a list, or None if they form a matrix or are ambiguous."""
+    """Return lengths of a rank that the schema accepts, or None if they form a matrix or are ambiguous."""
     ranks = split_node.schema.inputs[index].ranks
     if given.shape is None or ranks is None or len(given.shape) in ranks:
         return given
@@ -147,7 +147,7 @@ def _iter_candidates(split_node: SplitNode, number: int | float) -> Iterator[tup
 
 @cache
 def _relax(schema: OperatorSchema, *, remainder: bool) -> OperatorSchema:
-    """Return a copy of a schema that accepts lengths of all numeric types and, with ``remainder``, one -1."""
+    """Return a copy of a schema that accepts lengths of ``_NUMBERS`` types and, with ``remainder``, a -1."""
     least = -1 if remainder else 0
     names = {source.name for source in schema.lengths}
     attributes = tuple(replace(one, minimum=least) if one.name in names else one for one in schema.attributes)

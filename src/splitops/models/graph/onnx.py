@@ -106,7 +106,10 @@ def is_external(tensor: ir.TensorProtocol | None) -> bool:
 
 
 def is_constant(value: ir.Value | None) -> bool:
-    """Return whether a value is a constant that callers cannot replace. Constants of any size count."""
+    """Return whether a value is an initializer or the output of a Constant node or Const layer.
+
+    Initializers that are graph inputs do not count. Constants of any size do.
+    """
     if value is None or value.is_graph_input():
         return False
     producer = value.producer()
@@ -120,7 +123,7 @@ def is_constant(value: ir.Value | None) -> bool:
 def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
     """Return the elements of an initializer or Constant node, or None if they are not available.
 
-    They are not available if the value is computed, if callers can replace it, if it has more than ``limit``
+    They are not available if the value is computed, if it is a graph input, if it has more than ``limit``
     elements, or if it is stored in another file and the folder of the model is unknown.
     """
     if value.is_graph_input():
@@ -138,7 +141,7 @@ def read_constant(value: ir.Value, *, limit: int = _MAX_CONSTANT) -> npt.NDArray
 
 
 def find_elements(value: ir.Value | None, *, limit: int = _MAX_CONSTANT) -> npt.NDArray[Any] | None:
-    """Return the elements that a value has in every run, or None if they depend on the run."""
+    """Return the elements that a value has in every run, or None if they are unknown."""
     if value is None:
         return None
     array = read_constant(value, limit=limit)
@@ -171,7 +174,10 @@ def make_shape(tensor: ir.TensorProtocol) -> ir.Shape:
 
 
 def make_fact(value: ir.Value, *, read: bool) -> Fact:
-    """Return the inferred type and shape of a value and, with ``read``, its elements if they are known."""
+    """Return the inferred type and shape of a value and, with ``read``, its known elements.
+
+    Elements are read only from scalars and 1-D tensors. The fact is empty if the value is not a tensor.
+    """
     found = get_abstract_value(value)
     array = read_constant(value) if read else None
     if array is not None:

@@ -110,7 +110,10 @@ class OnnxEditor(Editor):
         return found[1], {name: attribute.value for name, attribute in node.attributes.items()}
 
     def is_live(self, node: ir.Node) -> bool:
-        """Return whether a node must stay: an output is used, or the node can fail at run time."""
+        """Return whether a node must stay: an output is used, or the node may fail at run time.
+
+        An ONNX node whose output elements are all inferred cannot fail.
+        """
         if node.domain not in _ONNX or self._has_consumers(node):
             return True
         if node.op_type in _NEVER_FAIL:
@@ -179,7 +182,7 @@ class OnnxEditor(Editor):
     # Edits
 
     def make_builder(self, before: ir.Node) -> OnnxOpBuilder:
-        """Return a builder that inserts nodes before ``before``. It reuses equal constants."""
+        """Return a builder that inserts nodes before ``before``. It reuses equal initializers."""
         return _OpBuilder(self, before)
 
     def add_constant(
@@ -192,7 +195,7 @@ class OnnxEditor(Editor):
     ) -> ir.Value:
         """Add a constant that ``before`` can read, as an initializer of the main graph if possible.
 
-        With ``shared``, return an equal constant that was added before, if there is one.
+        With ``shared``, return an equal initializer that was added before, if there is one.
         """
         array = content if isinstance(content, np.ndarray) and content.dtype != object else None
         in_function = self._scopes[before.graph].in_function

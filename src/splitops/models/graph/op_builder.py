@@ -127,7 +127,7 @@ class OpBuilder(ABC):
     def write(self, operator: Operator, **operands: Any) -> ir.Value:
         """Add a node from its operands, and return its output, annotated with the inferred type and shape.
 
-        An operand is a value, a list of values, or numbers. None is an absent operand.
+        An operand is a value, a list of values, or a constant such as numbers. None is an absent operand.
         """
         spelling = self.get_spelling(operator)
         inputs, attributes = spelling.write(

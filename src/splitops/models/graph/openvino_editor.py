@@ -91,7 +91,7 @@ class OpenVINOEditor(Editor):
         return node.op_type != "Const" or any(value.uses() for value in node.outputs)
 
     def has_fixed_name(self, value: ir.Value) -> bool:
-        """Return whether a value is an output of the model, whose layer and tensor names must stay."""
+        """Return whether a Result of the model or a body reads a value, whose names must therefore stay."""
         return any(use.node.op_type == "Result" for use in value.uses())
 
     def has_fixed_outputs(self, node: ir.Node) -> bool:
@@ -105,7 +105,7 @@ class OpenVINOEditor(Editor):
     def read_constant(self, value: ir.Value, limit: int) -> tuple[npt.NDArray[Any], ElementType] | None:
         """Return the array and the element type of a Const.
 
-        Return None for other layers, or if the Const is too large or cannot be read.
+        Return None for other layers, or if the Const has more than ``8 * limit`` bytes or cannot be read.
         """
         producer = value.producer()
         constant = None if producer is None else get_layer(producer).constant

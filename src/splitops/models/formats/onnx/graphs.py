@@ -73,7 +73,8 @@ def deserialize_model(model: ModelProto, where: Where = NOWHERE, *, copy: bool =
 def copy_for_rewriting(model: ModelProto, where: Where, *, name_unread: bool = True) -> ir.Model:
     """Convert a copy of a well-formed model to onnx-ir, for editing. No name shadows another one.
 
-    With ``name_unread``, unnamed outputs at the end of a Split are named. Otherwise, onnx-ir would not write
+    A subgraph output that is a value from outside of the subgraph becomes the output of an Identity. With
+    ``name_unread``, unnamed outputs at the end of a Split are named. Without names, onnx-ir would not write
     them, and the Split would have more lengths than outputs.
     """
     edited = deserialize_model(model, where, copy=True)
@@ -123,7 +124,10 @@ def serialize_model(model: ir.Model, original: ModelProto) -> ModelProto:
 
 
 def compute_min_ir_version(model: ir.Model) -> int:
-    """Return the first IR version that supports the ONNX opset of a model, or 0 if it imports none."""
+    """Return the first IR version that supports the ONNX opset of a model's main graph.
+
+    Return 0 if the graph imports no ONNX opset, and 3 for an opset that onnx does not know.
+    """
     imports = [
         onnx.helper.make_opsetid("", version)
         for domain, version in model.graph.opset_imports.items()
@@ -133,7 +137,7 @@ def compute_min_ir_version(model: ir.Model) -> int:
 
 
 def unmark_locations(model: ir.Model) -> None:
-    """Replace locations from :func:`mark_external` with the folder and file name that onnx-ir uses."""
+    """Replace initializers' locations from :func:`mark_external` with onnx-ir's folder and relative path."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value

@@ -68,7 +68,10 @@ class Version:
         return self.inputs.can_have_types(inputs) and self.outputs.can_have_types(outputs)
 
     def is_safe_to_infer(self, node: NodeProto) -> bool:
-        """Return whether a node meets the conditions that onnx's shape inference assumes without a check."""
+        """Return whether a node meets the conditions that onnx's shape inference assumes without a check.
+
+        Return False for a node with subgraphs.
+        """
         if not self.inputs.can_have(len(node.input)) or not self.outputs.can_have(len(node.output)):
             return False
         if any(single and not name for single, name in zip(self.inputs.single, node.input, strict=False)):

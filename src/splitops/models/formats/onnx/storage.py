@@ -37,7 +37,7 @@ MAX_MODEL_BYTES: Final = (1 << 31) - 1
 _EXTERNAL_BYTES: Final = 1024
 """Minimum size in bytes of tensors that are moved to a data file. Runtimes infer shapes from smaller ones."""
 _TRACKED_BYTES: Final = 1 << 15
-"""Maximum size in bytes of tensors whose elements inference may track. If external, they are always read."""
+"""Maximum bytes of tensors whose elements inference may track. :func:`open_model` reads all of these."""
 _ALIGNMENT: Final = 4096
 """External data of each tensor begins on a memory page, so that runtimes can map it."""
 _RESERVE: Final = 1 << 24
@@ -82,7 +82,7 @@ def copy_proto(model: ModelProto) -> ModelProto:
 def find_weight_files(path: Path) -> set[Path]:
     """Return the paths of the external data files that an ONNX model names. They are not checked.
 
-    The set is empty if the file is not an ONNX model.
+    The set is empty if the file cannot be read as an ONNX model.
     """
     model = ModelProto()
     with contextlib.suppress(DecodeError, UnicodeDecodeError, ValueError, ModelError):
@@ -102,13 +102,12 @@ def open_model(
     allow_links: bool = False,
     kept: dict[str, tuple[TensorProto, TensorProto]] | None = None,
 ) -> ModelProto:
-    """Return a checked ONNX model, given a path or a model in memory, which is not changed.
+    """Return a checked ONNX model, given a path or a model in memory. A ModelProto is returned itself.
 
-    External data of a model at a path is read. If the model exceeds 2 GB, or without ``weights``, only
-    external initializers of at most 32 KiB are read. The files of the others are checked, and their
-    locations are marked with their folder, so that the model can be written to any folder. In this case,
-    ``kept`` receives, by name, the tensors that were read and their external forms, for
-    :func:`keep_external`.
+    External data of a model at a path is read. If the model exceeds 2 GB, or without ``weights``, external
+    initializers of more than 32 KiB are not read: their files are checked, and their locations are marked
+    with their folder, so that the model can be written to any folder. In this case, ``kept`` receives, by
+    name, the external initializers that were read and their external forms, for :func:`keep_external`.
     """
     where = where or make_location(model)
     if not isinstance(model, str | os.PathLike):
@@ -141,7 +140,10 @@ def _count_bytes(model: ModelProto, where: Where) -> int:
 
 
 def to_proto(model: ModelProto | onnx_ir.Model) -> ModelProto:
-    """Convert a model in memory to protobuf. In onnx-ir models, external data is marked with its folder."""
+    """Convert a model in memory to protobuf. A ModelProto is returned itself.
+
+    External initializers of an onnx-ir model are marked with their folder.
+    """
     if isinstance(model, ModelProto):
         return model
     import onnx_ir
@@ -201,9 +203,10 @@ def write(
 ) -> tuple[Path, ...]:
     """Write an ONNX model atomically, and return the paths of the written files.
 
-    With ``external``, external data and the main graph's initializers of at least 1024 bytes are written to
-    a second file, with ``.data`` appended to the name. The default is True if one file might exceed 2 GiB.
-    With ``keep_data``, external data stays in its files, which have to be in the same folder.
+    With ``external``, external data and the main graph's initializers of at least 1024 bytes, except strings,
+    are written to a second file, with ``.data`` appended to the name. The default is True if one file might
+    exceed 2 GiB. With ``keep_data``, external data stays in its files, which have to be in the same folder,
+    and ``external`` has no effect.
     """
     file = Path(path)
     where = make_location(path)
@@ -274,7 +277,10 @@ def _encode(model: ModelProto, where: Where) -> bytes:
 
 
 def strip_weights(model: ModelProto) -> ModelProto:
-    """Return a copy in which large or external initializers are inputs, so that onnx's checker accepts it."""
+    """Return a copy in which large or external initializers of the main graph are inputs.
+
+    Onnx's checker, which limits the size of a model, accepts the copy.
+    """
     slim = ModelProto()
     _copy_fields(model, slim, but="graph")
     _copy_fields(model.graph, slim.graph, but="initializer")
@@ -308,7 +314,7 @@ def _write_external_data(model: ModelProto, file: BinaryIO, location: str, where
 def _write_data(tensor: TensorProto, file: BinaryIO, location: str, where: Where) -> TensorProto:
     """Write a tensor's data to ``file``, and return its external form.
 
-    Small tensors and strings are not written, but returned unchanged.
+    Small tensors and strings in the model are not written, but returned unchanged.
     """
     blocks: Iterable[bytes | memoryview]
     if is_external(tensor):

@@ -43,8 +43,9 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
     """Check that a model is well formed, and return the attribute tensors whose data is in another file.
 
     Every name is defined before it is used, and only once in its graph. Every domain is imported at one
-    opset. Every tensor has exactly the data for its type and shape. No function calls itself, directly or
-    not, and graphs are nested at most 64 deep.
+    opset. Every initializer, and every tensor in an attribute of a node, has exactly the data for its type
+    and shape, or refers to another file, which is not read. No function calls itself, directly or not, and
+    graphs are nested at most 64 deep.
     """
     where = where or Where()
     if not model.HasField("graph"):
@@ -62,7 +63,10 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
 
 
 def read_opset_imports(owner: ModelProto | FunctionProto, where: Where | None = None) -> dict[str, int]:
-    """Check and return the opset of each domain that a model or function imports. ``ai.onnx`` is ``""``."""
+    """Check and return the opset of each domain that a model or function imports. ``ai.onnx`` is ``""``.
+
+    A model without imports whose IR version is less than 3 has ONNX opset 1.
+    """
     found: dict[str, int] = {}
     for entry in owner.opset_import:
         require_text(entry.domain, "domain", where)

@@ -54,7 +54,7 @@ def _mark_location(location: str, folder: DataFolder) -> str:
 
 
 def find_folder(location: str) -> tuple[DataFolder | None, str]:
-    """Split a marked location into its folder and the rest, or return None and the unmarked ``location``."""
+    """Split a marked location into its folder and the rest, or return None and ``location`` itself."""
     word, _, inner = location.removeprefix(_MARK).partition("/")
     if not location.startswith(_MARK) or word not in _FOLDERS:
         return None, location
@@ -238,7 +238,10 @@ def _get_element_type(tensor: TensorProto, where: Where) -> ElementType:
 
 
 def compute_byte_count(tensor: TensorProto, where: Where) -> int:
-    """Return the size of a tensor's data in bytes. Raise ModelError if no array can have its shape."""
+    """Return the size of a tensor's data in bytes, which is 0 for strings.
+
+    Raise ModelError if the element type is unknown or no array can have the shape.
+    """
     dims = tuple(tensor.dims)
     if len(dims) > MAX_RANK:
         raise _make_error(tensor, f"has rank {len(dims)}; at most {MAX_RANK} is possible", where)

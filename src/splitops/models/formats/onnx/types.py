@@ -60,9 +60,10 @@ def _read_dimension(dim: TensorShapeProto.Dimension, names: SizeNames | None) ->
 
 
 def to_type(value: AbstractValue, names: SizeNames | None = None) -> TypeProto | None:
-    """Convert an abstract value to an ONNX type. Return None if its element type is unknown or not in ONNX.
+    """Convert an abstract value to an ONNX type.
 
-    Unnamed ranges get a name from ``names``. Without ``names``, they become unknown dimensions.
+    Return None if ``value`` is None, or if its element type is unknown or not in ONNX. Unnamed ranges with
+    bounds get a name from ``names``. Without ``names``, they become unknown dimensions.
     """
     if isinstance(value, Opaque):
         proto: TypeProto = TypeProto.FromString(value.type)

@@ -25,7 +25,8 @@ def declare_values(model: ModelProto, values: Values) -> ModelProto:
 
     Missing types, shapes and dimensions of existing declarations are added. A different rank or a known size
     replaces the declared one. Inputs of graphs and existing declarations of functions are not changed.
-    Unnamed ranges are left out, as ONNX cannot express them.
+    Tensors of unknown rank and, before IR version 10, values of functions are not declared. Unnamed ranges
+    are left out, as ONNX cannot express them.
     """
     copy = copy_proto(model)
     types: dict[tuple[ElementType | None, Shape], TypeProto | None] = {}

@@ -35,7 +35,7 @@ class Output:
 
 
 class Builder:
-    """Builds a model: each method adds a layer and returns its outputs, which later layers use as inputs.
+    """Builds a model: its methods add layers and return their outputs, which later layers use as inputs.
 
     Examples:
         >>> import numpy as np

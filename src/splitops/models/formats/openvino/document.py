@@ -16,7 +16,7 @@ _MAX_DEPTH: Final = 128
 
 
 class _Builder(ElementTree.TreeBuilder):
-    """Builds the tree and counts its elements, so that huge documents are rejected before they use memory."""
+    """Builds the tree and counts its elements, to reject huge documents before the tree is large."""
 
     def __init__(self, where: Where) -> None:
         super().__init__()

@@ -126,7 +126,10 @@ class Layer:
     def read_enum(
         self, name: str, words: Collection[str] | Mapping[str, Any], default: str | None = None
     ) -> Any:
-        """Return an attribute, which must be in ``words``. If they are a mapping, return the mapped value."""
+        """Return an attribute in lower case, or the value for it if ``words`` is a mapping.
+
+        Raise ModelError if the attribute is not in ``words``, or if it is not set and has no ``default``.
+        """
         text = self.read_string(name, default)
         if text not in words:
             raise ModelError(f"{self} has {name} = {text!r}; supported: {', '.join(words)}")
@@ -266,7 +269,7 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[Layer, ...]:
-        """The layers in topological order, which follows the order of the file as far as possible."""
+        """The layers in the order of the file, except that the sources of a layer come before it."""
         placed: set[int] = set()
         order: list[Layer] = []
         entered: set[int] = set()

@@ -27,7 +27,8 @@ def make_input_names(model: OpenVINOModel) -> tuple[str, ...]:
     """Return the name of each input.
 
     It is the name of the layer if this is also a tensor name, or if there are no tensor names. Otherwise, it
-    is the alphabetically first tensor name. (OpenVINO adds those of casts and other layers that it removes.)
+    is the alphabetically first tensor name. (OpenVINO adds the names of casts and other layers that it
+    removes.)
     """
     return tuple(
         min(_iter_names(layer.outputs), key=lambda name: (name != layer.name, name), default=layer.name)

@@ -1,7 +1,8 @@
 """Read port maps, which connect an If, Loop or TensorIterator to its bodies.
 
-A port map connects each port of the layer to a Parameter or Result of a body. Back edges carry a Result to
-a Parameter of the next iteration.
+A port map connects ports of the layer to the Parameters and Results of a body. The condition of an If and
+the trip count and condition of a Loop need not be in it. Back edges carry a Result to a Parameter of the
+next iteration.
 
 Sources: the specifications of TensorIterator-1, Loop-5 and If-8,
 https://docs.openvino.ai/2026/documentation/openvino-ir-format/operation-sets/operation-specs.html. They do
