@@ -266,7 +266,7 @@ def _is_replicated(kind: TensorKind) -> bool:
 def _is_left(kind: TensorKind, growth: _Growth, *, is_sized: bool = False) -> bool:
     """Return whether a tensor stays unpadded although one of its axes has the size that others are padded in.
 
-    An inner size that is also a hidden size does not count, nor does the sharded axis if ``is_sized``: it has
+    An inner size that equals a hidden size does not count, nor does the sharded axis if ``is_sized``: it has
     another size of the configuration. Axes of quantised weights may count words or groups, so divisors of the
     size count, too.
     """

@@ -17,7 +17,7 @@ import onnx
 import onnx.parser
 import onnx_ir
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 import splitops
 from splitops.common import untrusted_files as files
@@ -180,6 +180,14 @@ class TestExternalData:
         with pytest.raises(ModelError, match="no folder"):
             run(proto, {"x": X})
 
+    def test_the_default_of_a_function_is_read_from_the_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "w.bin").write_bytes(WEIGHT.tobytes())
+        path = save(with_default(), tmp_path)
+        check_outputs(run(path, {"x": X}))
+        write(splitops.load(path), tmp_path / "whole.onnx")
+        (tmp_path / "w.bin").unlink()
+        check_outputs(run(tmp_path / "whole.onnx", {"x": X}))
+
     def test_onnx_ir_model_keeps_its_folder(self, tmp_path: Path) -> None:
         import onnx_ir
 
@@ -266,7 +274,33 @@ def with_functions(*functions: onnx.FunctionProto) -> ModelProto:
     return proto
 
 
+def with_default(**fields: Any) -> ModelProto:
+    """Return a model whose weight is the default of a function's attribute."""
+    proto = model()
+    del proto.graph.initializer[:]
+    constant = helper.make_node("Constant", [], ["y"])
+    constant.attribute.add(name="value", ref_attr_name="w", type=AttributeProto.TENSOR)
+    imports = [helper.make_opsetid("", 18)]
+    called = helper.make_function("local", "weight", [], ["y"], [constant], imports)
+    called.attribute_proto.append(helper.make_attribute("w", outside(**fields)))
+    proto.functions.append(called)
+    proto.opset_import.add(domain="local", version=1)
+    proto.graph.node.insert(0, helper.make_node("weight", [], ["w"], domain="local"))
+    return proto
+
+
+def with_default_graph() -> ModelProto:
+    proto = with_default()
+    proto.functions[0].attribute_proto.append(helper.make_attribute("body", model().graph))
+    return proto
+
+
 MALFORMED: dict[str, tuple[Callable[[], bytes | ModelProto], str]] = {
+    "default of a function with a wrong size": (
+        lambda: with_default(data_location=0, raw_data=b"\0\0"),
+        "has 2 bytes of data",
+    ),
+    "default graph of a function": (with_default_graph, "default of a function's attribute is not supported"),
     "empty": (lambda: b"", "no graph"),
     "text": (lambda: b"not a model at all", "not an ONNX model"),
     "zeros": (lambda: bytes(1000), "not an ONNX model"),

@@ -43,9 +43,9 @@ def check_model(model: ModelProto, where: Where | None = None) -> list[TensorPro
     """Check that a model is well formed, and return the attribute tensors whose data is in another file.
 
     Every name is defined before it is used, and only once in its graph. Every domain is imported at one
-    opset. Every initializer, and every tensor in an attribute of a node, has exactly the data for its type
-    and shape, or refers to another file, which is not read. No function calls itself, directly or not, and
-    graphs are nested at most 64 deep.
+    opset. Every initializer, and every tensor in an attribute of a node or function, has exactly the data for
+    its type and shape, or refers to another file, which is not read. No function calls itself, directly or
+    not, and graphs are nested at most 64 deep.
     """
     where = where or Where()
     if not model.HasField("graph"):
@@ -134,11 +134,11 @@ def _iter_inner(path: str | None, nodes: Sequence[NodeProto]) -> Iterator[tuple[
 
 
 def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Yield the tensors of a model: initializers, and tensors in node attributes."""
+    """Yield the tensors of a model: initializers, and tensors in attributes of nodes and functions."""
     for _, graph in iter_located_graphs(model):
         yield from graph.initializer
-    for node in iter_nodes(model):
-        for attribute in node.attribute:
+    for owner in (*iter_nodes(model), *model.functions):
+        for attribute in owner.attribute if isinstance(owner, NodeProto) else owner.attribute_proto:
             yield from _get_attribute_tensors(attribute)
 
 
@@ -192,6 +192,12 @@ class _GraphCheck:
         self._check_outputs([value.name for value in graph.output], (*outer, names))
 
     def check_function(self, function: FunctionProto) -> None:
+        for default in function.attribute_proto:
+            require_text(default.name, "a function's attribute", self.where)
+            where = replace(self.where, attribute=default.name[:80])
+            if default.HasField("g") or default.graphs:
+                raise ModelError("a graph as the default of a function's attribute is not supported", where)
+            self._check_tensors(default, where)
         names: set[str] = set()
         for name in function.input:
             self._define(name, "an input", names, ())
@@ -262,15 +268,18 @@ class _GraphCheck:
                 raise self._make_attribute_error(node, attribute, what)
             if not reference and attribute.type == AttributeProto.UNDEFINED:
                 raise self._make_attribute_error(node, attribute, f"{shown(name)} has no type")
-            for tensor in _get_attribute_tensors(attribute):
-                check_tensor(tensor, replace(self._locate(node), attribute=name[:80]))
-                if is_external(tensor):
-                    self.external.append(tensor)
+            self._check_tensors(attribute, replace(self._locate(node), attribute=name[:80]))
         around = self.where
         for step, graph in iter_subgraphs(node):
             self.where = replace(around, graph=extend(around.graph, step))
             self.check_graph(graph, visible, depth + 1)
         self.where = around
+
+    def _check_tensors(self, attribute: AttributeProto, where: Where) -> None:
+        for tensor in _get_attribute_tensors(attribute):
+            check_tensor(tensor, where)
+            if is_external(tensor):
+                self.external.append(tensor)
 
     def _make_attribute_error(self, node: NodeProto, attribute: AttributeProto, what: str) -> ModelError:
         name: object = attribute.name  # bytes if it is not UTF-8
