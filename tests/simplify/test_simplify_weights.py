@@ -336,3 +336,16 @@ def test_rows_of_a_product_of_layers_stay() -> None:
     for index, part in enumerate(rows):
         builder.result(builder.layer("Relu", [part])[0], f"y{index}")
     assert not simplify_with_report(builder.model(), allow=["numerics"]).changes
+
+
+@pytest.mark.parametrize("move", ["Reshape", "Transpose"])
+def test_the_weights_of_an_output_of_the_model_stay(move: str) -> None:
+    shape = "s = Constant<value_ints = [6, 2]>() y = Reshape(m, s)"
+    moved = shape if move == "Reshape" else "y = Transpose<perm = [1, 0]>(m)"
+    model = parse(f"""g (int32[2, 4] x) => (int32[6, 2] y, int32[3, 2] a, int32[3, 2] b)
+        <int32[4, 6] w = {{{", ".join(map(str, range(24)))}}}>
+        {{ m = MatMul(x, w) {moved} a, b = Split<axis = 0, num_outputs = 2>(y) }}""")
+    feeds = {"x": np.arange(8, dtype=np.int32).reshape(2, 4)}
+    found = splitops.run(simplify(model), feeds, engine="reference")
+    for name, wanted in splitops.run(model, feeds, engine="reference").items():
+        np.testing.assert_array_equal(found[name], wanted)

@@ -28,7 +28,7 @@ def split_weights(node: ir.Node, editor: Editor, allow: Collection[str] = ()) ->
     """
     data = node.inputs[0]
     kind = None if data is None else find_type(data)
-    if data is None or kind is None or not (kind.integer or NUMERICS in allow):
+    if data is None or data.is_graph_output() or kind is None or not (kind.integer or NUMERICS in allow):
         return
     chain = find_reshapes_before(data, node, editor)
     top = chain[0].inputs[0] if chain else data
