@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def deltas(path: Path) -> dict[str, np.ndarray]:
         module = name.removeprefix(PREFIX).removesuffix(".lora_A.weight")
         rank, alpha = (
             next(
-                (v for key, v in config.get(pattern, {}).items() if f".{module}".endswith(f".{key}")), default
+                (v for key, v in config.get(pattern, {}).items() if re.match(rf"(.*\.)?({key})$", module)),
+                default,
             )
             for pattern, default in (("rank_pattern", config["r"]), ("alpha_pattern", config["lora_alpha"]))
         )
@@ -175,6 +177,21 @@ def test_parts_with_ranks_of_their_own_are_fused(
     for name, rows in ROWS.items():
         part = before.get(f"x.{name}", np.zeros((rows, inputs)))
         np.testing.assert_allclose(parts[f"x.{name}"], part, rtol=1e-6, atol=1e-6)
+
+
+def test_a_module_whose_name_ends_another_keeps_its_own_scale(tmp_path: Path) -> None:
+    names = ["x.qkv_proj", "dec.x.qkv_proj", "enc.x.qkv_proj"]
+    modules = dict.fromkeys(names, (32, 8, 4)) | {"x.qkv_proj": (32, 8, 2)}
+    patterns = {"rank_pattern": {"^x.qkv_proj": 2}, "alpha_pattern": {"^x.qkv_proj": 3}}
+    path = adapter(tmp_path / "a", modules, target_modules=["qkv_proj"], **patterns)
+    before = deltas(path)
+    unfuse(path, QKV).run(tmp_path / "b", verify=True)
+    fuse(tmp_path / "b", QKV).run(tmp_path / "c", verify=True)
+    parts, after = deltas(tmp_path / "b"), deltas(tmp_path / "c")
+    for name, wanted in before.items():
+        found = [parts[f"{name.removesuffix('qkv_proj')}{part}"] for part in ROWS]
+        np.testing.assert_allclose(np.concatenate(found), wanted)
+        np.testing.assert_allclose(after[name], wanted)
 
 
 def change_config(path: Path, **new: Any) -> None:

@@ -179,11 +179,10 @@ class Adapter:
         """Return the value of ``r`` or ``lora_alpha`` (``key``) for a module. The default of both is 8."""
         pattern = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]
         own = self._config.get(pattern) or {}
-        if not isinstance(own, dict) or any(re.fullmatch(r"[\w.-]+", name) is None for name in own):
+        if not isinstance(own, dict) or any(re.fullmatch(r"\^?[\w.-]+", name) is None for name in own):
             raise PlanError(f"{CONFIG}: {pattern} is {shown(own)}, but its keys must be names of modules")
-        return next(
-            (own[name] for name in own if f".{module}".endswith(f".{name}")), self._config.get(key, 8)
-        )
+        named = (own[name] for name in own if name == f"^{module}" or f".{module}".endswith(f".{name}"))
+        return next(named, self._config.get(key, 8))
 
     def format_config(self) -> bytes:
         """Return the new ``adapter_config.json``. Call this after :meth:`iter_changes` is exhausted."""
@@ -192,7 +191,10 @@ class Adapter:
             alpha = math.sqrt(scale * rank) if self._config.get("use_rslora") else float(scale * rank)
             found[module] = rank, int(alpha) if alpha.is_integer() else alpha
         [(usual, _)] = Counter(found.values()).most_common(1)
-        patterns = [{m: pair[i] for m, pair in found.items() if pair[i] != usual[i]} for i in range(2)]
+        ends = {module[dot.end() :] for module in found for dot in re.finditer(r"\.", module)}
+        # PEFT reads a key as the end of a module's name, unless it begins with ^.
+        keys = {module: f"^{module}" if module in ends else module for module in found}
+        patterns = [{keys[m]: pair[i] for m, pair in found.items() if pair[i] != usual[i]} for i in range(2)]
         targets, new = self._config.get("target_modules"), sorted(found)
         if isinstance(targets, list) and all(isinstance(each, str) and "." not in each for each in targets):
             old = {module.rpartition(".")[2] for module in self._modules}
