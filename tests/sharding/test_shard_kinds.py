@@ -268,6 +268,25 @@ def test_a_rank_that_holds_nothing(tmp_path, layout):
     assert contents(tmp_path / "again") == contents(model)
 
 
+@pytest.mark.parametrize("present", [(0, 1, 2), (0, 2)])
+def test_experts_are_fused_for_vllm_only_if_none_is_missing(tmp_path, present):
+    """Otherwise, the parameters of expert 2 would be those of expert 1."""
+    name = "model.layers.0.block_sparse_moe.experts"
+    tensors = {f"{name}.{e}.{w}.weight": numbered(4, 4) for e in present for w in ("w1", "w2", "w3")}
+    model = save(tmp_path / "model", tensors, {"architectures": ["MixtralForCausalLM"]})
+    plan = {"version": 1, "rule": [{"match": "*", "axis": 0}]}
+    sharding.plan(model, plan, ranks=2, layout="vllm").run(tmp_path / "out", sync=False)
+    [path] = (tmp_path / "out").glob("model-rank-0-*.safetensors")
+    found = load_file(path)
+    if present == (0, 2):
+        assert sorted(found) == sorted(tensors)
+    else:
+        shapes = {key.removeprefix(f"{name}.routed_experts."): part.shape for key, part in found.items()}
+        assert shapes == {"w13_weight": (3, 4, 4), "w2_weight": (3, 2, 4)}
+    sharding.merge(tmp_path / "out").run(tmp_path / "again", sync=False)
+    assert contents(tmp_path / "again") == contents(model)
+
+
 @pytest.mark.parametrize("layout", ["hf", "dcp"])
 def test_a_dry_run_lists_what_the_run_writes(tmp_path, layout):
     plan = {"version": 1, "rule": [{"match": "*", "axis": 0}]}

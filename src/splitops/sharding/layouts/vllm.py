@@ -59,15 +59,15 @@ def iter_files(placements: Placements) -> Iterator[LaidFile]:
 def _group_tensors(names: Sequence[str]) -> list[int | FusedGroup]:
     """Return the groups of parts to fuse, and the indices of other tensors, in the order of the source.
 
-    A group is not fused if parts are missing, or if the fused name exists already.
+    A group is not fused if parts or experts are missing, or if the fused name exists already.
     """
     own = set(names)
     found: list[int | FusedGroup] = []
     for group in _FUSIONS.group_parts(names):
         if isinstance(group, FusedGroup):
-            experts = {expert for expert, _ in group.members}
+            experts = max(expert for expert, _ in group.members) + 1
             parts = len(_FUSIONS.rules[group.rule].parts)
-            if group.name in own or len(group.members) < len(experts) * parts:
+            if group.name in own or len(group.members) < experts * parts:
                 found += group.members.values()
                 continue
         found.append(group)
