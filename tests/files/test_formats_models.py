@@ -228,6 +228,13 @@ def test_gguf_pieces_that_lie_are_rejected(tmp_path):
     pieces(tmp_path, b"a", b"b", total=3)
     with pytest.raises(FileError, match="and its other files have 2 tensors, but declare 3"):
         splitops.files.open(first)
+    other = tmp_path / "other"
+    other.mkdir()
+    pieces(other, b"a", b"b", b"c", total=2)
+    pieces(tmp_path, b"a", b"b", total=2)
+    (other / "m-00002-of-00003.gguf").replace(tmp_path / "m-00002-of-00002.gguf")
+    with pytest.raises(FileError, match=r"declares that it is file 1 \(from 0\) of 3, not file 1 of 2"):
+        splitops.files.open(first)
     pieces(tmp_path, b"a", b"a", total=2)
     with pytest.raises(FileError, match=r"m-00001-of-00002\.gguf': tensor 'a' appears twice"):
         splitops.files.open(first)

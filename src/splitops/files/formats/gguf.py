@@ -120,8 +120,14 @@ class _Gguf:
         numbers = {entry.key: entry.number for entry in entries}
         pieces = numbers.get("split.count") or 1
         if pieces > 1:
-            for piece in _open_other_pieces(source, pieces, numbers.get("split.no")):
-                _, more = _read(piece)
+            for number, piece in enumerate(_open_other_pieces(source, pieces, numbers.get("split.no")), 1):
+                own, more = _read(piece)
+                stated = {entry.key: entry.number for entry in own}
+                if (stated.get("split.no", number), stated.get("split.count", pieces)) != (number, pieces):
+                    raise FileError(
+                        f"{piece.name} declares that it is file {stated.get('split.no')} (from 0) of "
+                        f"{stated.get('split.count')}, not file {number} of {pieces}"
+                    )
                 tensors += [tensor._replace(file=len(sources)) for tensor in more]
                 sources.append(piece)
             wanted = numbers.get("split.tensors.count")
