@@ -111,8 +111,8 @@ class Layout:
         places: one row per tensor, in the given order: index of the file, and offset in it.
         finish: called with the paths of the files after all tensors are copied, to write what depends on
             their bytes, such as checksums. It is repeatable. None if there is nothing to do.
-        check: called with the same paths after that, to read the files back with another reader. Raises a
-            :class:`FileError` if the files do not have the right tensors.
+        check: called with the same paths after that if the run verifies, to read the files back with another
+            reader. Raises a :class:`FileError` if the files do not have the right tensors.
     """
 
     files: tuple[TargetFile, ...]

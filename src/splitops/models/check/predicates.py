@@ -207,7 +207,7 @@ class SplitPredicates:
             return None
         # Unknown entries are sizes computed from shapes, which are far below 2^31.
         integers = [entry for entry in value if entry is not None]
-        return any(abs(entry) > INT32_MAX or entry != int(entry) for entry in integers)
+        return any(not -INT32_MAX - 1 <= entry <= INT32_MAX or entry != int(entry) for entry in integers)
 
     def rank_above(self, number: int) -> bool | None:
         """The data has more than N axes. Not: The data has at most N axes."""

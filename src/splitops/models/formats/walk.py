@@ -38,7 +38,7 @@ def extend(path: str | None, step: str) -> str:
 
 
 def iter_subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    """Yield the graphs in the attributes of a node, each with the last step of its path."""
+    """Yield the graphs in the attributes of a node, each after the last step of its graph path."""
     for attribute in node.attributes.data.values():
         kind = attribute.type
         if kind is ir.AttributeType.GRAPH and not attribute.is_ref():

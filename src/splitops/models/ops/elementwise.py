@@ -131,7 +131,7 @@ def _fold_clip(operands: Operands, data: Any, *_: Any) -> Any:
 
 
 def _to_integer_bounds(low: float, high: float, limits: np.iinfo[Any]) -> tuple[Any, Any]:
-    """Return exact bounds of integers, given numbers that may be fractions or infinite."""
+    """Convert bounds that may be fractions or infinite to exact integer bounds within ``limits``."""
     if low > limits.max or high < limits.min:
         raise Unknown("no number of the type is between them")
     low = limits.min if low <= limits.min else math.ceil(low)

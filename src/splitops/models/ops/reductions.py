@@ -17,7 +17,6 @@ from splitops.models.ops.operator import (
     as_flag,
     as_integer,
     as_integers,
-    reject_rounding,
 )
 from splitops.models.ops.shapes import normalise_axis, read_axes
 from splitops.models.ops.writing import INT64
@@ -44,8 +43,6 @@ def _infer(operands: Operands) -> AbstractTensor:
 
 def _fold_by(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, data: Any, *_: Any) -> Any:
-        if operation not in (np.max, np.min):
-            reject_rounding(data)
         result = operation(data, axis=tuple(_get_axes(operands, data.ndim)), keepdims=operands["keep"])
         return np.asarray(result).astype(data.dtype)  # sums of integers wrap, and means lose the fraction
 
