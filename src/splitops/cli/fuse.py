@@ -21,7 +21,8 @@ def command(**options: Any) -> None:
     if another class loads the model. The command fails if a tensor does not match its rule.
 
     MODEL_DIR may be a LoRA adapter of PEFT. If the matrices A of a fused module are equal, it gets one of
-    them. Otherwise, they are concatenated and B becomes block-diagonal. adapter_config.json is rewritten.
+    them. Otherwise, they are concatenated and B becomes block-diagonal, and `splitops unfuse` returns modules
+    of this higher rank. adapter_config.json is rewritten.
 
     \b
     Examples:
