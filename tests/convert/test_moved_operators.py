@@ -109,7 +109,10 @@ def test_a_reduction_of_no_axes_is_an_identity(operator: str, opset: int, axes: 
     else:  # the evaluator of old releases of onnx reduces all axes of the source
         moved = convert(model, to=f"onnx:{opset}")
         onnx.checker.check_model(moved, full_check=True)
-        np.testing.assert_array_equal(splitops.run(moved, {"x": X}, engine="reference")["y"], X)
+        if opset == 20:  # it stays as it is
+            assert [node.op_type for node in moved.graph.node] == [operator]
+        else:
+            np.testing.assert_array_equal(splitops.run(moved, {"x": X}, engine="reference")["y"], X)
 
 
 NORM = "g (float[2,6] x, float[6] scale, float[6] bias) => (float[2,6] y) { y = %s }"
