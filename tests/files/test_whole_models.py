@@ -253,9 +253,7 @@ def test_gguf_pieces_that_are_missing_or_of_another_model(tmp_path: Path) -> Non
     files = sorted((tmp_path / "out").iterdir())
     assert "Open the first" in run("merge", files[1], "--out", tmp_path / "one.gguf", code=1)
     shutil.copy(files[0], files[1])
-    assert "it is file 0 (from 0)" in run(
-        "merge", files[0], "--out", tmp_path / "one.gguf", code=1
-    )
+    assert "it is file 0 (from 0)" in run("merge", files[0], "--out", tmp_path / "one.gguf", code=1)
     files[1].unlink()
     assert "no such file" in run("merge", files[0], "--out", tmp_path / "one.gguf", code=1)
     assert not (tmp_path / "one.gguf").exists()
