@@ -349,3 +349,5 @@ def test_parts_of_narrow_types_differ(dtype: str) -> None:
     values = _make_values(np.arange(6), kind, wide=False)
     parts = [part.tolist() for part in np.split(np.asarray(values), 2)]
     assert parts[0] != parts[1]
+    quarters = np.split(np.asarray(_make_values(np.arange(8), kind, wide=False)), 4)
+    assert quarters[2].tolist() != quarters[3].tolist()  # as they would be if every second bit were set

@@ -203,9 +203,7 @@ def verify(
         trials, base, source_error = _prepare_trials(stack, source, fixed, inputs, seed, allow_links)
         trials.wider = stack.enter_context(session(fixed, "reference")) if opened else None
         declared = trials.ours.inputs
-        trials.keyed = Inputs(
-            list(enumerate(declared)) if is_openvino(fixed) else [(one.name, one) for one in declared]
-        )
+        keyed = enumerate(declared) if is_openvino(fixed) else ((one.name, one) for one in declared)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="splitops-verify-")))
         path = folder / ("m.xml" if is_openvino(fixed) else "m.onnx")
         save(fixed, path)
@@ -216,7 +214,7 @@ def verify(
         def run_source(feeds: Mapping[Any, Any]) -> str:
             return _run_source(source, outputs, runtime, feeds, folder)
 
-        found = tuple(trials.run(engine, program, base, run_source))
+        found = tuple(trials.run(engine, program, Inputs([*keyed]), base, run_source))
         return Verification(runtime, engine.version, found, source_error)
 
 
@@ -358,8 +356,6 @@ class _Trials:
         """The fixed model, if it accepts sizes that the source rejects."""
         self.ends: Collection[int] = ()
         """End positions, on the split axis, of the chunks that nodes read."""
-        self.keyed: Inputs[Any] = Inputs([(one.name, one) for one in ours.inputs])
-        """The inputs with their keys in the runtime: names, or positions in OpenVINO IR."""
         self._first: dict[str, Any] = {}
         self.random = np.random.default_rng(seed)
         self.small = False
@@ -374,11 +370,13 @@ class _Trials:
         self,
         engine: Engine,
         program: Program,
+        inputs: Inputs[Any],
         base: Mapping[str, int],
         source_failure: Callable[[Mapping[Any, Any]], str],
     ) -> Iterator[Trial]:
         """Run the samples, and yield a trial for each. A failure ends the trials, unless an axis is empty.
 
+        ``inputs`` are those of the program, keyed by name or, for OpenVINO IR, by position.
         ``source_failure`` returns the error of the runtime on the source, or ''.
         """
         try:
@@ -395,7 +393,7 @@ class _Trials:
                 yield Trial(sizes, TrialVerdict.REJECTED)
                 continue
             # The session has converted names, byte order and strings; the runtime needs the same values.
-            given = self.keyed.check(feeds, Where())
+            given = inputs.check(feeds, Where())
             if 0 in sizes.values():
                 yield _run_empty(engine.name, program, sizes, given, expected, source_failure)
                 continue

@@ -197,7 +197,7 @@ def encode_header(shape: tuple[int, ...], dtype: np.dtype[Any], *, fortran: bool
 
 
 class _Utf8:
-    """A value whose representation is UTF-8 once NumPy has encoded it as Latin-1, for version 2.0."""
+    """Wraps a value for NumPy's writer of version 2.0, so that its Latin-1 bytes are UTF-8, as in 3.0."""
 
     def __init__(self, value: object) -> None:
         self.value = value

@@ -26,6 +26,7 @@ from splitops.models.ops.operator import (
     get_elements,
     get_shape,
     infer_result,
+    reject_rounding,
 )
 from splitops.models.ops.shapes import broadcast
 from splitops.models.ops.writing import BOOL, INT64, NUMBERS, SIZES, NodeWriter, Reader, require
@@ -146,8 +147,8 @@ def _make_operator(
 
 def _reduce(operation: Callable[..., Any]) -> Callable[..., Any]:
     def fold(operands: Operands, *arrays: Any) -> Any:
-        if arrays[0].dtype.kind == "f" and not operands.of_layer:
-            raise Unknown("runtimes fuse floating-point arithmetic, and round it differently")
+        if not operands.of_layer:
+            reject_rounding(*arrays)
         return reduce(operation, arrays)
 
     return fold
